@@ -1,0 +1,75 @@
+# Needs Python 3.11 or newer and make; everything else goes into .venv.
+
+PYTHON ?= python3
+WORKERS ?= 2
+# Extra arguments for pytest, e.g. make test PYTEST_ARGS="-x -k gibbs".
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+CORE := $(VENV)/.installed-core
+DEV := $(VENV)/.installed-dev
+BENCH := $(VENV)/.installed-bench
+
+# Most of a test run is compilation: keep what was compiled for the next one.
+CACHE := JAX_COMPILATION_CACHE_DIR="$(CURDIR)/.cache/jax" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.5
+PYTEST := $(CACHE) $(BIN)/python -m pytest -n $(WORKERS)
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test lint types imports unit laws bench docs format clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(DEV) ## Create .venv with the library and the development tools
+
+demo: $(CORE) ## Run the demonstration and write its report
+	$(BIN)/unnorm demo --out demo-run
+	@echo "The report is in demo-run/:"; find demo-run -name '*.html' | sort
+
+test: lint types imports unit ## Everything that must pass: style, types, imports, tests
+
+lint: $(DEV) ## Check style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(DEV) ## Check types
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
+
+imports: $(DEV) ## Check that imports go one way
+	$(BIN)/lint-imports
+
+unit: $(DEV) ## Run the tests, without the long law runs
+	$(PYTEST) $(PYTEST_ARGS) tests
+
+laws: $(DEV) ## Run every law, the long ones too
+	$(PYTEST) -m "thorough or not thorough" $(PYTEST_ARGS) tests/laws
+
+bench: $(BENCH) ## Run the benchmarks (installs PyTorch)
+	$(BIN)/python -m benchmarks
+
+docs: $(DEV) ## Build the documentation into site/
+	$(BIN)/mkdocs build --strict
+
+format: $(DEV) ## Format the code and mend what ruff can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## Remove everything these targets made
+	rm -rf $(VENV) .cache .pytest_cache .ruff_cache .import_linter_cache site dist demo-run
+	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(CORE): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "unnorm needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(DEV): $(CORE)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@touch $@
+
+$(BENCH): $(CORE)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench]"
+	@touch $@

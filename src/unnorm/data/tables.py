@@ -1,0 +1,242 @@
+"""A user's table as numbers, or one sentence about why it cannot be.
+
+A file is read by its ending, then the same checks serve every format: nothing missing, nothing infinite,
+enough rows, no constant column. A sentence names the file, the place in it and the remedy.
+"""
+
+import os
+import re
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from unnorm.data.delimited import read_delimited
+from unnorm.errors import InputError, require
+
+MINIMUM_ROWS = 20  # fewer cannot be split into train, valid and test so that any of the three says much
+ENDINGS = (".csv", ".tsv", ".npy", ".npz", ".parquet")
+KEYS = ("x", "X", "data", "train")  # which array of several in an .npz is the table
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Numbers in rows and named columns, and the file they came from.
+
+    >>> Table(np.zeros((3, 2)), ("x1", "x2"), "zeros.csv").values.shape
+    (3, 2)
+    """
+
+    values: np.ndarray
+    columns: tuple[str, ...]
+    source: str
+
+
+def read_table(path: str | os.PathLike[str], *, to_fit: bool = True) -> Table:
+    """The table in a .csv (separated by commas, semicolons or tabs), .tsv, .npy, .npz or .parquet file.
+
+    Without a header columns are called x1, x2, ... A table `to_fit` a model to needs 20 rows and no constant
+    column; one that is only to be scored (`to_fit=False`) does not. Whatever is wrong is an `InputError`.
+
+    >>> read_table("absent.csv")
+    Traceback (most recent call last):
+    unnorm.errors.InputError: there is no file 'absent.csv'; check its name and folder
+    """
+    path = Path(path)
+    shown = repr(str(path))
+    try:
+        _require_file(path, shown)
+        values, columns, place = _READERS[path.suffix.lower()](path, shown)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"{shown} cannot be read ({reason}); check the file and its permissions") from error
+    except MemoryError as error:
+        raise InputError(f"{shown} does not fit into memory; pass fewer rows or columns") from error
+    _require_names(columns, shown)
+    _require_numbers(values, columns, place, shown)
+    if to_fit:
+        _require_enough(values, columns, shown)
+    return Table(values, columns, str(path))
+
+
+def _require_file(path: Path, shown: str) -> None:
+    kinds = f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
+    require(not path.is_dir(), f"{shown} is a folder, not a table; name one {kinds} file in it")
+    require(path.exists(), f"there is no file {shown}; check its name and folder")
+    require(path.is_file(), f"{shown} is not a regular file; save the table as a {kinds} file")
+    ending = path.suffix.lower()
+    found = f"ends in {ending!r}" if ending else "has no ending"
+    require(ending in _READERS, f"{shown} {found}, which is no table format known here; save it as {kinds}")
+    require(path.stat().st_size > 0, f"{shown} is empty; write the table to it again")
+
+
+# ------------------------------------------------------------------------------------------------ formats
+
+Place = Callable[[int], str]  # from the index of a row to where a person finds it
+Read = tuple[np.ndarray, tuple[str, ...], Place]
+
+
+def _row(index: int) -> str:
+    return f"row {index + 1}"
+
+
+def _read_delimited(path: Path, shown: str) -> Read:
+    values, columns, lines = read_delimited(path, shown)
+    return values, columns, lambda index: f"line {lines[index]}"
+
+
+def _read_npy(path: Path, shown: str) -> Read:
+    with path.open("rb") as file:
+        try:
+            # Unlike np.load, this never takes a file of another kind for a pickle.
+            array = np.lib.format.read_array(file, allow_pickle=False)
+        except Exception as error:
+            raise _damaged(error, shown, "np.save") from error
+    return _from_array(array, shown)
+
+
+def _read_npz(path: Path, shown: str) -> Read:
+    require(zipfile.is_zipfile(path), f"{shown} is not a whole .npz archive; write it again with np.savez")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            keys = archive.files
+            chosen = keys[0] if len(keys) == 1 else next((key for key in KEYS if key in keys), None)
+            array = None if chosen is None else archive[chosen]
+    except Exception as error:
+        raise _damaged(error, shown, "np.savez") from error
+    require(len(keys) > 0, f"{shown} holds no array; write it again with np.savez(file, x=table)")
+    if array is None:
+        names = f"{', '.join(KEYS[:-1])} or {KEYS[-1]}"
+        raise InputError(f"{shown} holds the arrays {_some(keys)}; call the one that is the table {names}")
+    return _from_array(array, f"array {chosen!r} in {shown}")
+
+
+def _damaged(error: Exception, shown: str, writer: str) -> Exception:
+    """What to raise when a decoder failed: damaged bytes can make it raise almost anything."""
+    if isinstance(error, PermissionError | MemoryError):
+        return error
+    if "Object arrays" in str(error):
+        return InputError(f"{shown} holds Python objects, not numbers; convert it with .astype(float)")
+    return InputError(f"{shown} is damaged or cut short ({_first_line(error)}); write it again with {writer}")
+
+
+def _from_array(array: np.ndarray, shown: str) -> Read:
+    require(
+        array.dtype.names is None,
+        f"{shown} holds records with fields {_some(array.dtype.names or ())}; save one 2-D array of numbers",
+    )
+    require(
+        array.dtype.kind in "fiub",
+        f"{shown} has type {array.dtype}, which is not real numbers; save real numbers, rows by columns",
+    )
+    require(
+        array.ndim in (1, 2),
+        f"{shown} has {array.ndim} dimensions (shape {array.shape}), but a table has rows and columns; "
+        "reshape it to 2-D",
+    )
+    values = array[:, None] if array.ndim == 1 else array
+    require(values.shape[1] > 0, f"{shown} has no columns (shape {array.shape}); save at least one")
+    columns = tuple(f"x{j + 1}" for j in range(values.shape[1]))
+    return values.astype(np.float64), columns, _row
+
+
+def _read_parquet(path: Path, shown: str) -> Read:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        sentence = f'reading {shown} needs pyarrow; install it with: pip install "unnorm[tables]"'
+        raise InputError(sentence) from error
+    try:
+        with path.open("rb") as file:
+            table = parquet.ParquetFile(file).read()
+    except Exception as error:
+        raise _damaged(error, shown, "the program that made it") from error
+    require(table.num_columns > 0, f"{shown} has no columns; write it again with at least one")
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        kind = column.type
+        numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        if not (numeric or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
+            index = next((i for i, cell in enumerate(column) if cell.is_valid), None)
+            found = "" if index is None else f", first {_clip(column[index])} in {_row(index)}"
+            raise InputError(
+                f"column {name!r} of {shown} has type {kind}{found}, which is not a number; "
+                "remove the column or encode it as numbers"
+            )
+    # A null becomes NaN here, to be counted with the other missing values.
+    columns = [column.cast(pa.float64(), safe=False).to_numpy() for column in table.columns]
+    return np.stack(columns, axis=1).astype(np.float64), tuple(table.column_names), _row
+
+
+_READERS: dict[str, Callable[[Path, str], Read]] = {
+    ".csv": _read_delimited,
+    ".tsv": _read_delimited,
+    ".npy": _read_npy,
+    ".npz": _read_npz,
+    ".parquet": _read_parquet,
+}
+
+
+# ------------------------------------------------------------------------------------------------ checks
+
+
+def _require_names(columns: tuple[str, ...], shown: str) -> None:
+    for j, name in enumerate(columns):
+        first = columns.index(name)
+        require(
+            first == j, f"columns {first + 1} and {j + 1} of {shown} are both called {name!r}; rename one"
+        )
+
+
+def _require_numbers(values: np.ndarray, columns: tuple[str, ...], place: Place, shown: str) -> None:
+    require(len(values) > 0, f"{shown} has no rows; add some data")
+    missing = np.isnan(values)
+    if missing.any():
+        counts = [f"{n} in {name!r}" for name, n in zip(columns, missing.sum(axis=0), strict=True) if n]
+        raise InputError(
+            f"{shown} has missing values: {_some(counts, quoted=False)} (the first in "
+            f"{place(int(missing.any(axis=1).argmax()))}); drop those rows or fill them in"
+        )
+    infinite = np.isinf(values)
+    if infinite.any():
+        i, j = np.argwhere(infinite)[0]
+        raise InputError(
+            f"column {columns[j]!r} of {shown} has an infinite value in {place(int(i))} "
+            f"({infinite.sum()} in the table); drop such rows or cap the values"
+        )
+
+
+def _require_enough(values: np.ndarray, columns: tuple[str, ...], shown: str) -> None:
+    n = len(values)
+    require(
+        n >= MINIMUM_ROWS,
+        f"{shown} has {n} row{'s' * (n > 1)}, but training, validation and test together need at least "
+        f"{MINIMUM_ROWS}; add data",
+    )
+    constant = [
+        f"{columns[j]!r} (always {values[0, j]:g})" for j in np.flatnonzero((values == values[0]).all(axis=0))
+    ]
+    require(
+        not constant,
+        f"{shown} has a constant column: {_some(constant, quoted=False)}; remove it: it has no density",
+    )
+
+
+def _some(names: Sequence[str], quoted: bool = True, limit: int = 5) -> str:
+    """The first few of a list, and how many more."""
+    shown = [repr(name) if quoted else name for name in names[:limit]]
+    more = len(names) - limit
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+def _clip(value: object, limit: int = 40) -> str:
+    text = repr(str(value))
+    return text if len(text) <= limit else f"{text[: limit - 4]}...{text[0]}"
+
+
+def _first_line(error: Exception) -> str:
+    """The reason a decoder gave, short enough to stand inside a sentence."""
+    text = re.sub(r"\s+", " ", str(error).strip().split("\n")[0]) or type(error).__name__
+    return text[:100].rstrip(" .")

@@ -1,0 +1,152 @@
+"""What a model is: an energy, a function of one point.
+
+p(x) = exp(-E(x)) / Z. Energies form a small algebra: `e1 + e2` is a product of experts (E1 + E2), `b * e` tempers
+(b E, so p becomes p^b / Z_b), `e.given({i: v})` fixes coordinates and leaves an energy of the others.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+
+from unnorm.errors import InputError, require
+from unnorm.spaces import AbstractSpace, Real
+
+Point = Shaped[Array, "..."]
+Scalar = Float[Array, ""]
+
+
+class AbstractEnergy(eqx.Module):
+    """E(x) of one point x; vmap it for many."""
+
+    space: eqx.AbstractVar[AbstractSpace]
+
+    @abstractmethod
+    def __call__(self, x: Point) -> Scalar:
+        """The energy of one point."""
+
+    def __add__(self, other: "AbstractEnergy") -> "Sum":
+        return Sum((self, other))
+
+    def __rmul__(self, inverse_temperature: float | Scalar) -> "Tempered":
+        return Tempered(jnp.asarray(inverse_temperature, dtype=float), self)
+
+    def given(self, values: Mapping[int, float | Scalar]) -> "Given":
+        """The energy of the remaining coordinates when those named are held at their values."""
+        return Given(self, values)
+
+
+class AbstractNormalised(AbstractEnergy):
+    """An energy whose constant is known: E(x) = -log p(x) exactly, and p can be drawn from."""
+
+    @abstractmethod
+    def sample(self, *, key: PRNGKeyArray) -> Point:
+        """One independent draw from p."""
+
+    def log_prob(self, x: Point) -> Scalar:
+        """log p(x)."""
+        return -self(x)
+
+    def samples(self, n: int, *, key: PRNGKeyArray) -> Point:
+        """n independent draws, along a leading axis."""
+        return jax.vmap(lambda k: self.sample(key=k))(jax.random.split(key, n))
+
+
+class Sum(AbstractEnergy):
+    """E(x) = sum_i E_i(x): a product of experts."""
+
+    terms: tuple[AbstractEnergy, ...]
+    space: AbstractSpace = eqx.field(static=True)
+
+    def __init__(self, terms: tuple[AbstractEnergy, ...]):
+        spaces = [term.space for term in terms]
+        require(len(terms) > 0, "a sum of energies needs at least one term")
+        require(
+            all(space == spaces[0] for space in spaces),
+            f"energies can be added only on one space, not on {spaces[0]} and "
+            f"{next((s for s in spaces if s != spaces[0]), None)}",
+        )
+        self.terms = terms
+        self.space = spaces[0]
+
+    def __call__(self, x: Point) -> Scalar:
+        return sum((term(x) for term in self.terms[1:]), self.terms[0](x))
+
+
+class Tempered(AbstractEnergy):
+    """E(x) = b E_0(x): p_0 raised to the power b."""
+
+    inverse_temperature: Scalar
+    energy: AbstractEnergy
+    space: AbstractSpace = eqx.field(static=True)
+
+    def __init__(self, inverse_temperature: Scalar, energy: AbstractEnergy):
+        self.inverse_temperature = inverse_temperature
+        self.energy = energy
+        self.space = energy.space
+
+    def __call__(self, x: Point) -> Scalar:
+        return self.inverse_temperature * self.energy(x)
+
+
+class Given(AbstractEnergy):
+    """E(free) = E_0(free and fixed together): the conditional density of the free coordinates.
+
+    Coordinates are numbered along the flattened point.
+
+    >>> import unnorm as un
+    >>> un.energies.standard_gaussian(3).given({0: 1.0}).space
+    Real(shape=(2,))
+    """
+
+    energy: AbstractEnergy
+    values: Float[Array, " fixed"]
+    fixed: tuple[int, ...] = eqx.field(static=True)
+    free: tuple[int, ...] = eqx.field(static=True)
+    space: AbstractSpace = eqx.field(static=True)
+
+    def __init__(self, energy: AbstractEnergy, values: Mapping[int, float | Scalar]):
+        if not isinstance(energy.space, Real):
+            raise InputError(f"given() fixes coordinates of a Real space, not of {energy.space}")
+        size = energy.space.size
+        bad = [i for i in values if not (isinstance(i, int | np.integer) and 0 <= i < size)]
+        require(not bad, f"coordinate {bad[:1]} does not exist; a point has coordinates 0 to {size - 1}")
+        require(len(values) < size, "every coordinate is given, so nothing is left to model")
+        self.energy = energy
+        self.fixed = tuple(int(i) for i in values)
+        self.values = jnp.stack([jnp.asarray(v, dtype=float) for v in values.values()]) if values else jnp.zeros(0)
+        self.free = tuple(i for i in range(size) if i not in values)
+        self.space = Real((len(self.free),))
+
+    def whole(self, x: Point) -> Point:
+        """The full point: x in the free coordinates, the given values in the others."""
+        size = len(self.fixed) + len(self.free)
+        flat = jnp.zeros(size, x.dtype).at[np.array(self.free)].set(x)
+        if self.fixed:
+            flat = flat.at[np.array(self.fixed)].set(self.values.astype(x.dtype))
+        return flat.reshape(self.energy.space.shape)
+
+    def __call__(self, x: Point) -> Scalar:
+        return self.energy(self.whole(x))
+
+
+class FunctionEnergy(AbstractEnergy):
+    """Any callable of one point as an energy; arrays inside it (if it is a pytree) are its parameters.
+
+    >>> import jax.numpy as jnp
+    >>> float(FunctionEnergy(lambda x: jnp.sum(x**4), Real((2,)))(jnp.ones(2)))
+    2.0
+    """
+
+    function: Callable[[Point], Scalar]
+    space: AbstractSpace = eqx.field(static=True)
+
+    def __call__(self, x: Point) -> Scalar:
+        value = self.function(x)
+        if jnp.shape(value) != ():
+            raise InputError(f"an energy returns one number per point, but this one returned shape {jnp.shape(value)}")
+        return value

@@ -1,0 +1,164 @@
+"""Numbers that carry their error, and endings that say what happened.
+
+An estimate is never a bare float: log Z, log-likelihoods and divergences are `Estimate`s. A run never just stops:
+it ends with an `Outcome`.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value, its standard error, how it was got, and what to know about it.
+
+    The stated interval is value +- z * stderr, asymptotically normal. `diagnostics` holds plain numbers
+    (effective samples, acceptance), `warnings` whole sentences.
+
+    >>> print(Estimate(-3.2104, 0.0213, "AIS"))
+    -3.210 ± 0.021 (AIS)
+    """
+
+    value: float
+    stderr: float
+    method: str
+    diagnostics: Mapping[str, float] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """The central interval that should hold the truth with probability `level`."""
+        z = NormalDist().inv_cdf(0.5 + level / 2)
+        return self.value - z * self.stderr, self.value + z * self.stderr
+
+    def covers(self, truth: float, level: float = 0.95) -> bool:
+        """Whether the stated interval holds the truth."""
+        low, high = self.interval(level)
+        return low <= truth <= high
+
+    def plus(self, other: "Estimate", factor: float = 1.0) -> "Estimate":
+        """self + factor * other, for estimates with independent errors."""
+        return Estimate(
+            self.value + factor * other.value,
+            math.hypot(self.stderr, factor * other.stderr),
+            self.method if self.method == other.method else f"{self.method} and {other.method}",
+            {**other.diagnostics, **self.diagnostics},
+            (*self.warnings, *(w for w in other.warnings if w not in self.warnings)),
+        )
+
+    def minus(self, other: "Estimate") -> "Estimate":
+        """self - other, for estimates with independent errors."""
+        return self.plus(other, -1.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "value": self.value,
+            "stderr": self.stderr,
+            "method": self.method,
+            "diagnostics": dict(self.diagnostics),
+            "warnings": list(self.warnings),
+        }
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> "Estimate":
+        """The inverse of `to_dict`."""
+        return Estimate(
+            data["value"], data["stderr"], data["method"], dict(data["diagnostics"]), tuple(data["warnings"])
+        )
+
+    def __str__(self) -> str:
+        return f"{self.number()} ({self.method})"
+
+    def number(self) -> str:
+        """The value and its error, with as many digits as the error supports."""
+        if not math.isfinite(self.stderr) or self.stderr <= 0:
+            return f"{self.value:.4g} ± {self.stderr:.2g}"
+        digits = max(0, 1 - math.floor(math.log10(self.stderr)))
+        return f"{self.value:.{digits}f} ± {self.stderr:.{digits}f}"
+
+
+def mean_estimate(samples: Any, method: str) -> Estimate:
+    """The mean of independent draws with its standard error.
+
+    >>> mean_estimate([1.0, 2.0, 3.0], "mean").value
+    2.0
+    """
+    values = np.asarray(samples, dtype=np.float64)
+    error = float(values.std(ddof=1) / math.sqrt(values.size)) if values.size > 1 else math.inf
+    return Estimate(float(values.mean()), error, method, {"samples": float(values.size)})
+
+
+def log_mean_exp_estimate(log_weights: Any, method: str) -> Estimate:
+    """log E[w] from independent log-weights, with its delta-method error.
+
+    value = logsumexp(log w) - log n,  stderr = sd(w) / (mean(w) sqrt n). The effective sample size
+    (sum w)^2 / sum w^2 says how many draws carry the estimate; below 100 the error itself cannot be trusted and the
+    estimate says so.
+    """
+    values = np.asarray(log_weights, dtype=np.float64)
+    largest = values.max()
+    weights = np.exp(values - largest)
+    mean = weights.mean()
+    stderr = float(weights.std(ddof=1) / (mean * math.sqrt(values.size)))
+    effective = float(weights.sum() ** 2 / (weights**2).sum())
+    warnings = ()
+    if not effective >= 100:
+        warnings = (
+            f"Only {effective:.0f} of {values.size} weights are effective: the stated error is too small; "
+            "use a proposal closer to the target or more annealing levels.",
+        )
+    return Estimate(
+        float(largest + math.log(mean)),
+        stderr,
+        method,
+        {"samples": float(values.size), "effective_samples": effective},
+        warnings,
+    )
+
+
+class OutcomeCode(str, Enum):
+    """How a run ended."""
+
+    COMPLETED = "completed"
+    STOPPED_EARLY = "stopped early"
+    DIVERGED = "diverged"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended, at which step, and what to try if that is not what was wanted."""
+
+    code: OutcomeCode
+    step: int
+    message: str
+    advice: str = ""
+    retries: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether the result may be used."""
+        return self.code is not OutcomeCode.DIVERGED
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "code": self.code.value,
+            "step": self.step,
+            "message": self.message,
+            "advice": self.advice,
+            "retries": self.retries,
+        }
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> "Outcome":
+        """The inverse of `to_dict`."""
+        return Outcome(**{**data, "code": OutcomeCode(data["code"])})
+
+    def __str__(self) -> str:
+        return f"{self.code.value} at step {self.step}: {self.message}{' ' + self.advice if self.advice else ''}"

@@ -1,0 +1,77 @@
+"""How data is corrupted: a kernel q(y | x) with a level t."""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+
+Point = Shaped[Array, "..."]
+Scalar = Float[Array, ""]
+
+
+class AbstractNoise(eqx.Module):
+    """A corruption kernel on one point; t is its level (kernels with a single level ignore it)."""
+
+    @abstractmethod
+    def sample(self, t: Scalar, x: Point, *, key: PRNGKeyArray) -> Point:
+        """y ~ q_t(. | x)."""
+
+    @abstractmethod
+    def log_prob(self, t: Scalar, y: Point, x: Point) -> Scalar:
+        """log q_t(y | x)."""
+
+    @abstractmethod
+    def propose(self, t: Scalar, x: Point, *, key: PRNGKeyArray) -> tuple[Point, Scalar]:
+        """y, and log q(y | x) - log q(x | y) of the kernel that made it.
+
+        Contrastive objectives need only this ratio, which may exist where the densities do not (a jump to another
+        data point) and which, for a kernel chosen at random, is that of the chosen one.
+        """
+
+
+class AbstractKernel(AbstractNoise):
+    """A noise whose density is known in both directions, so that the ratio follows from it."""
+
+    def propose(self, t: Scalar, x: Point, *, key: PRNGKeyArray) -> tuple[Point, Scalar]:
+        y = self.sample(t, x, key=key)
+        return y, self.log_prob(t, y, x) - self.log_prob(t, x, y)
+
+
+class AbstractGaussianNoise(AbstractKernel):
+    """q_t(y | x) = N(y; alpha(t) x, sigma(t)^2 I).
+
+    Its forward process dX = f(t) X dt + g(t) dB has f = alpha'/alpha and g^2 = (sigma^2)' - 2 f sigma^2 (Song et al.
+    2021, App. B; Karras et al. 2022), so a process is defined by alpha and sigma alone.
+    """
+
+    @abstractmethod
+    def alpha(self, t: Scalar) -> Scalar:
+        """What is left of the signal at level t."""
+
+    @abstractmethod
+    def sigma(self, t: Scalar) -> Scalar:
+        """The standard deviation of the noise at level t."""
+
+    def sample(self, t: Scalar, x: Point, *, key: PRNGKeyArray) -> Point:
+        return self.alpha(t) * x + self.sigma(t) * jax.random.normal(key, x.shape, x.dtype)
+
+    def log_prob(self, t: Scalar, y: Point, x: Point) -> Scalar:
+        return isotropic_log_prob(y - self.alpha(t) * x, self.sigma(t))
+
+    def drift(self, t: Scalar) -> Scalar:
+        """f(t) of the forward process."""
+        alpha, rate = jax.value_and_grad(self.alpha)(t)
+        return rate / alpha
+
+    def diffusion(self, t: Scalar) -> Scalar:
+        """g(t) of the forward process."""
+        sigma, rate = jax.value_and_grad(self.sigma)(t)
+        return jnp.sqrt(2 * sigma * (rate - self.drift(t) * sigma))
+
+
+def isotropic_log_prob(offset: Point, sigma: Scalar | float) -> Scalar:
+    """log N(offset; 0, sigma^2 I)."""
+    sigma = jnp.asarray(sigma, offset.dtype)
+    return -0.5 * jnp.sum((offset / sigma) ** 2) - offset.size * (jnp.log(sigma) + 0.5 * jnp.log(2 * jnp.pi))

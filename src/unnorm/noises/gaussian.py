@@ -1,0 +1,78 @@
+"""Gaussian corruption: one level, or a process with a level for every t in [0, 1]."""
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from unnorm.errors import require
+from unnorm.noises.base import AbstractGaussianNoise, Scalar
+
+
+class Gaussian(AbstractGaussianNoise):
+    """y = x + scale z at every level.
+
+    >>> import jax.numpy as jnp
+    >>> round(float(Gaussian(0.5).log_prob(0.0, jnp.zeros(1), jnp.zeros(1))), 4)
+    -0.2258
+    """
+
+    scale: float = eqx.field(static=True)
+
+    def __check_init__(self):
+        require(self.scale > 0, f"the scale of Gaussian noise must be positive, not {self.scale}")
+
+    def alpha(self, t: Scalar) -> Scalar:
+        return jnp.ones_like(jnp.asarray(t, float))
+
+    def sigma(self, t: Scalar) -> Scalar:
+        return jnp.full_like(jnp.asarray(t, float), self.scale)
+
+
+class VarianceExploding(AbstractGaussianNoise):
+    """y = x + sigma(t) z with sigma(t) = low (high/low)^t, t in [0, 1] (Song and Ermon 2019)."""
+
+    low: float = eqx.field(static=True, default=0.01)
+    high: float = eqx.field(static=True, default=10.0)
+
+    def __check_init__(self):
+        require(0 < self.low < self.high, f"noise levels must grow from a positive low, not {self.low}..{self.high}")
+
+    def alpha(self, t: Scalar) -> Scalar:
+        return jnp.ones_like(jnp.asarray(t, float))
+
+    def sigma(self, t: Scalar) -> Scalar:
+        return self.low * (self.high / self.low) ** jnp.asarray(t, float)
+
+
+class VariancePreserving(AbstractGaussianNoise):
+    """alpha^2 + sigma^2 = 1 with log alpha(t) = -(high - low) t^2 / 4 - low t / 2 (Song et al. 2021, Eq. 33)."""
+
+    low: float = eqx.field(static=True, default=0.1)
+    high: float = eqx.field(static=True, default=20.0)
+
+    def __check_init__(self):
+        require(0 < self.low <= self.high, f"noise rates must not fall and be positive, not {self.low}..{self.high}")
+
+    def _log_alpha(self, t: Scalar) -> Scalar:
+        t = jnp.asarray(t, float)
+        return -0.25 * t**2 * (self.high - self.low) - 0.5 * t * self.low
+
+    def alpha(self, t: Scalar) -> Scalar:
+        return jnp.exp(self._log_alpha(t))
+
+    def sigma(self, t: Scalar) -> Scalar:
+        return jnp.sqrt(-jnp.expm1(2 * self._log_alpha(t)))
+
+
+class OrnsteinUhlenbeck(AbstractGaussianNoise):
+    """dX = -X dt + sqrt(2) dB over time `horizon` t: alpha = e^-s, sigma^2 = 1 - e^-2s, s = horizon t (seed 003)."""
+
+    horizon: float = eqx.field(static=True, default=5.0)
+
+    def __check_init__(self):
+        require(self.horizon > 0, f"the horizon must be positive, not {self.horizon}")
+
+    def alpha(self, t: Scalar) -> Scalar:
+        return jnp.exp(-self.horizon * jnp.asarray(t, float))
+
+    def sigma(self, t: Scalar) -> Scalar:
+        return jnp.sqrt(-jnp.expm1(-2 * self.horizon * jnp.asarray(t, float)))

@@ -1,0 +1,157 @@
+"""Local moves and jumps between modes, together: the noise of mix-CNCE (seed 000).
+
+A local kernel shows the shape of one mode, a global one how much each mode weighs. `Choice` picks one kernel per
+noise point and remembers which (the paper's mix); `Blend` is the same mixture seen as one kernel, its density summed
+over the choices. `Jumps` and `GlobalJumps` are recipes: they become noises when they see the data.
+"""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from unnorm.errors import require
+from unnorm.noises.base import AbstractKernel, AbstractNoise, Point, Scalar
+from unnorm.noises.gaussian import Gaussian
+from unnorm.noises.kde import KDE, DataJump
+
+
+def _check_shares(noises: tuple[AbstractNoise, ...], shares: tuple[float, ...]) -> None:
+    require(
+        len(noises) == len(shares) > 0 and all(s > 0 for s in shares) and abs(sum(shares) - 1) < 1e-6,
+        f"{len(noises)} noises need as many positive shares that sum to 1, not {shares}",
+    )
+
+
+def _draw(noises: tuple[AbstractNoise, ...], shares: tuple[float, ...], t: Scalar, x: Point, key: PRNGKeyArray):
+    """A draw of the mixture, and the index of the noise that made it."""
+    which, inner = jax.random.split(key)
+    index = jax.random.categorical(which, jnp.log(jnp.asarray(shares)))
+    draws = [noise.sample(t, x, key=k) for noise, k in zip(noises, jax.random.split(inner, len(noises)), strict=True)]
+    return jnp.stack(draws)[index], index
+
+
+def _mixture_log_prob(
+    noises: tuple[AbstractNoise, ...], shares: tuple[float, ...], t: Scalar, y: Point, x: Point
+) -> Scalar:
+    parts = jnp.stack([noise.log_prob(t, y, x) for noise in noises])
+    return jax.nn.logsumexp(parts + jnp.log(jnp.asarray(shares, parts.dtype)))
+
+
+class Choice(AbstractNoise):
+    """One of several noises, chosen at random for each noise point; the ratio is that of the one chosen."""
+
+    noises: tuple[AbstractNoise, ...]
+    shares: tuple[float, ...] = eqx.field(static=True)
+
+    def __check_init__(self):
+        _check_shares(self.noises, self.shares)
+
+    def sample(self, t: Scalar, x: Point, *, key: PRNGKeyArray) -> Point:
+        return _draw(self.noises, self.shares, t, x, key)[0]
+
+    def log_prob(self, t: Scalar, y: Point, x: Point) -> Scalar:
+        return _mixture_log_prob(self.noises, self.shares, t, y, x)
+
+    def propose(self, t: Scalar, x: Point, *, key: PRNGKeyArray) -> tuple[Point, Scalar]:
+        which, inner = jax.random.split(key)
+        index = jax.random.categorical(which, jnp.log(jnp.asarray(self.shares)))
+        keys = jax.random.split(inner, len(self.noises))
+        ys, ratios = zip(*(n.propose(t, x, key=k) for n, k in zip(self.noises, keys, strict=True)), strict=True)
+        return jnp.stack(ys)[index], jnp.stack(ratios)[index]
+
+
+class Blend(AbstractKernel):
+    """q(y | x) = sum_i share_i q_i(y | x), as one kernel with its exact density."""
+
+    noises: tuple[AbstractNoise, ...]
+    shares: tuple[float, ...] = eqx.field(static=True)
+
+    def __check_init__(self):
+        _check_shares(self.noises, self.shares)
+
+    def sample(self, t: Scalar, x: Point, *, key: PRNGKeyArray) -> Point:
+        return _draw(self.noises, self.shares, t, x, key)[0]
+
+    def log_prob(self, t: Scalar, y: Point, x: Point) -> Scalar:
+        return _mixture_log_prob(self.noises, self.shares, t, y, x)
+
+
+def propose(
+    noise: AbstractNoise, t: Scalar, xs: Float[Array, "n ..."], *, key: PRNGKeyArray
+) -> tuple[Float[Array, "n ..."], Float[Array, " n"]]:
+    """A proposal for each of n exchangeable points, with its log ratio: the boundary where `propose` is vmapped.
+
+    A `Choice` is stratified: its shares of the rows go to each noise, so the cost of a kernel is paid only where
+    it is used, and the split has no sampling error beyond rounding.
+    """
+    if not isinstance(noise, Choice):
+        return jax.vmap(lambda x, k: noise.propose(t, x, key=k))(xs, jax.random.split(key, len(xs)))
+    ends = np.round(np.cumsum(noise.shares) * len(xs)).astype(int)
+    pieces = [
+        propose(part, t, xs[start:end], key=k)
+        for part, start, end, k in zip(
+            noise.noises, [0, *ends[:-1]], ends, jax.random.split(key, len(ends)), strict=True
+        )
+        if end > start
+    ]
+    ys, ratios = zip(*pieces, strict=True)
+    return jnp.concatenate(ys), jnp.concatenate(ratios)
+
+
+class AbstractNoiseFromData(eqx.Module):
+    """A recipe that becomes a noise when it sees the training data."""
+
+    @abstractmethod
+    def fit(self, data: Float[Array, "n d"]) -> AbstractNoise:
+        """The noise for this data set."""
+
+
+class GlobalJumps(AbstractNoiseFromData):
+    """Jumps to the neighbourhood of any data point: a KDE of the data, or the data itself at bandwidth 0."""
+
+    bandwidth: float = eqx.field(static=True)
+    block: int = eqx.field(static=True, default=2048)
+
+    def __check_init__(self):
+        require(self.bandwidth >= 0, f"a bandwidth cannot be negative, and this one is {self.bandwidth}")
+
+    def fit(self, data: Float[Array, "n d"]) -> AbstractNoise:
+        return KDE(data, self.bandwidth, block=self.block) if self.bandwidth > 0 else DataJump(data)
+
+
+class Jumps(AbstractNoiseFromData):
+    """A share of local Gaussian moves of size `local`, the rest global jumps of the given bandwidth (seed 000's mix).
+
+    >>> import jax.numpy as jnp
+    >>> type(Jumps(local=0.1, bandwidth=0.1).fit(jnp.zeros((10, 2)))).__name__
+    'Choice'
+    """
+
+    local: float = eqx.field(static=True)
+    bandwidth: float = eqx.field(static=True)
+    share: float = eqx.field(static=True, default=0.5)
+
+    def __check_init__(self):
+        require(0 < self.share < 1, f"the share of local moves lies strictly between 0 and 1, not {self.share}")
+
+    def fit(self, data: Float[Array, "n d"]) -> AbstractNoise:
+        return Choice((Gaussian(self.local), GlobalJumps(self.bandwidth).fit(data)), (self.share, 1 - self.share))
+
+
+class BlendedJumps(AbstractNoiseFromData):
+    """As `Jumps`, with the two kernels blended into one whose density is known."""
+
+    local: float = eqx.field(static=True)
+    bandwidth: float = eqx.field(static=True)
+    share: float = eqx.field(static=True, default=0.5)
+
+    def __check_init__(self):
+        require(0 < self.share < 1, f"the share of local moves lies strictly between 0 and 1, not {self.share}")
+        require(self.bandwidth > 0, "blended jumps need a positive bandwidth, for a jump without one has no density")
+
+    def fit(self, data: Float[Array, "n d"]) -> AbstractNoise:
+        return Blend((Gaussian(self.local), KDE(data, self.bandwidth)), (self.share, 1 - self.share))

@@ -1,0 +1,33 @@
+"""The protocol of every objective."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, Float, PRNGKeyArray
+
+Scalar = Float[Array, ""]
+State = Any
+Info = Mapping[str, Scalar]
+
+
+class AbstractObjective(eqx.Module):
+    """A loss with a state.
+
+    Whatever must persist between steps (chains, a learnt log Z, the data a noise is built on) lives in the state, so
+    one training loop serves every objective and a checkpoint misses nothing.
+    """
+
+    #: Whether a lower loss on held-out data means a better model. A contrast with the model's own chains does not.
+    comparable: eqx.AbstractClassVar[bool]
+
+    @abstractmethod
+    def init(self, model: eqx.Module, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> State:
+        """The state before the first step; `data` is the whole training set."""
+
+    @abstractmethod
+    def __call__(
+        self, model: eqx.Module, state: State, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
+    ) -> tuple[Scalar, tuple[State, Info]]:
+        """The loss on a batch, and the next state with named numbers worth showing."""

@@ -1,0 +1,47 @@
+"""Denoising score matching: point back from a noisy copy to the clean point."""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from unnorm.energies import AbstractEnergy
+from unnorm.noises import AbstractGaussianNoise
+from unnorm.objectives.base import AbstractObjective, Info, Scalar
+from unnorm.scores import AbstractScore, as_score
+
+
+class DSM(AbstractObjective):
+    """L = E_t E_x E_z | sigma(t) s(t, alpha(t) x + sigma(t) z) + z |^2 / d,  t uniform on [0, 1].
+
+    At its minimum s is the score of the *noisy* density (Vincent 2011), here weighted by sigma^2 so that every level
+    counts alike (Song and Ermon 2019). An energy is trained through s = -grad E. With one noise level t plays no part.
+
+    >>> import unnorm as un
+    >>> DSM(un.noises.Gaussian(0.1)).noise.scale
+    0.1
+    """
+
+    comparable: ClassVar[bool] = True
+    noise: AbstractGaussianNoise
+
+    def init(self, model: eqx.Module, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
+        """Nothing persists between steps."""
+        return None
+
+    def __call__(
+        self, model: AbstractEnergy | AbstractScore, state: None, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
+    ) -> tuple[Scalar, tuple[None, Info]]:
+        score = as_score(model)
+        levels, noise = jax.random.split(key)
+        ts = jax.random.uniform(levels, (len(batch),), batch.dtype)
+        zs = jax.random.normal(noise, batch.shape, batch.dtype)
+
+        def residual(t, x, z):
+            sigma = self.noise.sigma(t)
+            return jnp.mean((sigma * score(t, self.noise.alpha(t) * x + sigma * z) + z) ** 2)
+
+        loss = jnp.mean(jax.vmap(residual)(ts, batch, zs))
+        return loss, (None, {})

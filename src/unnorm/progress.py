@@ -1,0 +1,41 @@
+"""A progress bar on stderr for work that takes longer than a breath.
+
+Everything long runs in chunks; between chunks it calls `advance`. The bar appears only on a terminal, so logs and
+pipes stay clean, and only if asked for.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+
+class Advance(Protocol):
+    """Tell the bar that `done` more units are finished, with a short remark such as the loss."""
+
+    def __call__(self, done: int, remark: str = "") -> None: ...
+
+
+def _silent(done: int, remark: str = "") -> None:
+    pass
+
+
+@contextmanager
+def progress(label: str, total: int, *, show: bool) -> Iterator[Advance]:
+    """A bar of `total` units, or nothing when `show` is false or stderr is not a terminal."""
+    if not (show and sys.stderr.isatty()):
+        yield _silent
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[remark]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total, remark="")
+        yield lambda done, remark="": bar.update(task, advance=done, remark=remark)

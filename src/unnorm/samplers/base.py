@@ -1,0 +1,62 @@
+"""The protocol of every sampler: draws from one fixed target."""
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import equinox as eqx
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from unnorm.energies.base import AbstractEnergy, Point
+from unnorm.errors import InputError
+
+State = Any
+
+
+class Info(NamedTuple):
+    """What one step tells: the probability of acceptance, and whether the trajectory left the target for good."""
+
+    acceptance: Float[Array, ""]
+    divergent: Bool[Array, ""]
+
+
+class AbstractSampler(eqx.Module):
+    """A Markov chain on one point that leaves exp(-E) (nearly) invariant.
+
+    The target is an argument of every call, because it moves during training.
+    """
+
+    @abstractmethod
+    def init(self, target: AbstractEnergy, x: Point) -> State:
+        """The state of a chain that stands at x."""
+
+    @abstractmethod
+    def step(self, target: AbstractEnergy, state: State, *, key: PRNGKeyArray) -> tuple[State, Info]:
+        """One transition."""
+
+    @abstractmethod
+    def position(self, state: State) -> Point:
+        """Where the chain stands."""
+
+    @abstractmethod
+    def check(self, target: AbstractEnergy) -> None:
+        """Refuse, in one sentence, a target whose space this sampler cannot walk."""
+
+
+class AbstractGradientSampler(AbstractSampler):
+    """A sampler that follows grad E, and so needs a Real space."""
+
+    def check(self, target: AbstractEnergy) -> None:
+        if not target.space.continuous:
+            raise InputError(
+                f"{type(self).__name__} follows gradients, and {target.space} has none; use samplers.Gibbs there"
+            )
+
+
+class AbstractAdaptiveSampler(AbstractGradientSampler):
+    """A sampler that tunes its own step during warm-up."""
+
+    @abstractmethod
+    def warm_up(
+        self, target: AbstractEnergy, x: Point, *, steps: int, key: PRNGKeyArray
+    ) -> tuple["AbstractAdaptiveSampler", Point]:
+        """The tuned sampler of one chain, and where its warm-up ended."""

@@ -1,0 +1,42 @@
+"""Unadjusted Langevin: the simplest walk, and a biased one."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from unnorm.energies.base import AbstractEnergy, Point
+from unnorm.errors import require
+from unnorm.samplers.base import AbstractGradientSampler, Info
+
+
+def positive(value: float | Array, what: str) -> Array:
+    """The value as an array, refused unless positive (a traced value cannot be looked at, and passes)."""
+    if not isinstance(value, jax.core.Tracer):
+        require(bool(jnp.all(jnp.asarray(value) > 0)), f"{what} must be positive, not {value}")
+    return jnp.asarray(value, float)
+
+
+class Langevin(AbstractGradientSampler):
+    """x <- x - h grad E(x) + sqrt(2 h) z, with no correction for the step h.
+
+    Its stationary law differs from the target: on N(0, s^2) the variance is s^2 / (1 - h / (2 s^2)), and the walk
+    explodes at h >= 2 s^2.
+
+    >>> float(Langevin(0.5).step_size)
+    0.5
+    """
+
+    step_size: Float[Array, ""] = eqx.field(converter=lambda h: positive(h, "the step size of Langevin"))
+
+    def init(self, target: AbstractEnergy, x: Point) -> Point:
+        return x
+
+    def step(self, target: AbstractEnergy, state: Point, *, key: PRNGKeyArray) -> tuple[Point, Info]:
+        noise = jax.random.normal(key, state.shape, state.dtype)
+        step = self.step_size.astype(state.dtype)
+        moved = state - step * jax.grad(target)(state) + jnp.sqrt(2 * step) * noise
+        return moved, Info(jnp.ones(()), ~jnp.all(jnp.isfinite(moved)))
+
+    def position(self, state: Point) -> Point:
+        return state

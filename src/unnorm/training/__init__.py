@@ -1,0 +1,7 @@
+"""The one training loop, its checkpoints, and many fits at once."""
+
+from unnorm.training.loop import Fit as Fit
+from unnorm.training.loop import fit as fit
+from unnorm.training.repeats import fit_repeats as fit_repeats
+from unnorm.training.state import constant as constant
+from unnorm.training.state import cosine as cosine

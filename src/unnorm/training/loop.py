@@ -1,0 +1,235 @@
+"""The one training loop: compiled chunks, validation, a guard against divergence, checkpoints that resume exactly."""
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, PRNGKeyArray
+
+from unnorm.devices import require_divisible
+from unnorm.errors import require
+from unnorm.estimate import Outcome, OutcomeCode
+from unnorm.objectives import AbstractObjective
+from unnorm.progress import progress as progress_bar
+from unnorm.training import checkpoint as checkpoints
+from unnorm.training.state import (
+    Recipe,
+    Schedule,
+    TrainState,
+    adam,
+    all_finite,
+    cosine,
+    held_out_loss,
+    run_steps,
+    start,
+)
+
+Model = TypeVar("Model", bound=eqx.Module)
+
+#: How often a diverged run is rolled back, at half the rate each time, before it is given up.
+MAX_RETRIES = 5
+
+
+@dataclass(frozen=True)
+class Fit(Generic[Model]):
+    """A trained model and how it came about."""
+
+    model: Model
+    outcome: Outcome
+    history: Mapping[str, np.ndarray]
+    events: tuple[str, ...]
+    state: TrainState
+    seconds: float
+
+
+def _recipe(
+    model: Any, objective: AbstractObjective, batch: int, steps: int, rate: float, average: float,
+    schedule: Schedule, optimiser: optax.GradientTransformation | None,
+) -> Recipe:  # fmt: skip
+    require(steps >= 1, f"training needs at least one step, not {steps}")
+    require(batch >= 1, f"a batch needs at least one row, not {batch}")
+    require(rate > 0, f"the learning rate must be positive, not {rate}")
+    require(0 <= average < 1, f"the averaging decay lies in [0, 1), not {average}")
+    _, skeleton = eqx.partition(model, eqx.is_inexact_array)
+    return Recipe(
+        skeleton, objective, adam() if optimiser is None else optimiser, schedule, batch,
+        jnp.asarray(rate), jnp.asarray(steps), jnp.asarray(average),
+    )  # fmt: skip
+
+
+def _check_data(data: Any, what: str) -> Array:
+    array = jnp.asarray(data)
+    require(array.ndim >= 2 and len(array) >= 1, f"{what} data are n points along the first axis, not {array.shape}")
+    bad = int(jnp.sum(~jnp.isfinite(array)))
+    require(bad == 0, f"{what} data hold {bad} values that are not finite; remove or impute them")
+    return array
+
+
+class _Run:
+    """The mutable side of a run: what has been recorded so far, and where it is saved."""
+
+    def __init__(self, state: TrainState, path: Path | None, every: float):
+        self.state = state
+        self.good = state
+        self.history: dict[str, list[float]] = {"step": [], "loss": [], "held_out": [], "rate_factor": []}
+        self.events: list[str] = []
+        self.path = path
+        self.every = every
+        self.saved_at = -math.inf
+
+    def record(self, loss: float, held_out: float) -> None:
+        row = (int(self.state.step), loss, held_out, float(self.state.rate_factor))
+        for column, value in zip(self.history.values(), row, strict=True):
+            column.append(value)
+
+    def save(self, *, final: bool = False) -> None:
+        if self.path is None or (not final and time.monotonic() - self.saved_at < self.every):
+            return
+        arrays = {f"state{name}": array for name, array in checkpoints.to_arrays(self.state).items()}
+        arrays |= {f"history/{name}": np.asarray(column, np.float64) for name, column in self.history.items()}
+        checkpoints.save_arrays(self.path, arrays, {"events": self.events, "finished": final})
+        self.saved_at = time.monotonic()
+
+    def load(self) -> bool:
+        """Take up a saved run where it stopped; says whether it had finished."""
+        assert self.path is not None
+        arrays, notes = checkpoints.load_arrays(self.path)
+        saved = {name.removeprefix("state"): a for name, a in arrays.items() if name.startswith("state")}
+        self.state = self.good = checkpoints.restore(self.state, saved, str(self.path))
+        self.history = {name: list(arrays[f"history/{name}"]) for name in self.history}
+        self.events = list(notes["events"])
+        return bool(notes["finished"])
+
+
+def _roll_back(run: _Run, failed_at: int) -> None:
+    """Return to the last good state with half the rate."""
+    good = run.good
+    run.state = eqx.tree_at(
+        lambda s: (s.rate_factor, s.retries), good, (run.good.rate_factor / 2, run.good.retries + 1)
+    )
+    run.good = run.state
+    run.events.append(
+        f"The loss stopped being finite at step {failed_at}: rolled back to step {int(good.step)} "
+        f"and halved the learning rate (retry {int(run.state.retries)} of {MAX_RETRIES})."
+    )
+
+
+def _outcome(run: _Run, diverged: bool, stopped: bool) -> Outcome:
+    step, retries = int(run.state.step), int(run.state.retries)
+    if diverged:
+        return Outcome(
+            OutcomeCode.DIVERGED,
+            step,
+            f"the loss was not finite after {retries} roll-backs, each at half the learning rate",
+            "Try a smaller learning rate, wider noise, or a smaller sampler step.",
+            retries,
+        )
+    if stopped:
+        message = f"the held-out loss had not improved for {int(run.state.stale)} evaluations"
+        return Outcome(OutcomeCode.STOPPED_EARLY, step, message, retries=retries)
+    return Outcome(OutcomeCode.COMPLETED, step, "all steps were taken", retries=retries)
+
+
+def fit(
+    model: Model,
+    objective: AbstractObjective,
+    data: Any,
+    *,
+    valid: Any = None,
+    steps: int = 5000,
+    batch: int = 256,
+    rate: float = 1e-3,
+    average: float = 0.999,
+    schedule: Schedule = cosine,
+    optimiser: optax.GradientTransformation | None = None,
+    evaluations: int = 50,
+    patience: int | None = None,
+    checkpoint: str | Path | None = None,
+    checkpoint_seconds: float = 10.0,
+    resume: bool = False,
+    key: PRNGKeyArray,
+    progress: bool = True,
+) -> Fit[Model]:
+    """Train a model by an objective.
+
+    Every 1/`evaluations` of the run the loss is recorded and, with `valid` data, the held-out loss of the averaged
+    weights; the best so far are kept, and `patience` evaluations without improvement end the run. A loss that is not
+    finite rolls the run back to its last good state and halves the rate; after five such retries it ends `DIVERGED`.
+    With `checkpoint` the whole state is saved at most every `checkpoint_seconds`, and `resume` continues from it to
+    the same bits an undisturbed run ends with.
+
+    `average` is the decay of the exponential moving average of the weights (0 turns it off), `schedule` maps the share
+    of steps done to a factor on `rate`, `optimiser` is any optax transformation without a rate of its own (default
+    Adam).
+
+    >>> import jax, unnorm as un
+    >>> points = jax.random.normal(jax.random.key(0), (500, 2))
+    >>> model = un.energies.standard_gaussian(2)
+    >>> un.fit(model, un.objectives.DSM(un.noises.Gaussian(0.5)), points, steps=10, key=jax.random.key(1)).outcome.ok
+    True
+    """
+    began = time.monotonic()
+    data = _check_data(data, "training")
+    valid = None if valid is None else _check_data(valid, "validation")
+    batch = min(batch, len(data))
+    require_divisible(batch, "rows of a batch")
+    require(evaluations >= 1, f"at least one evaluation is needed, not {evaluations}")
+    require(patience is None or valid is not None, "early stopping (patience) needs validation data")
+    recipe = _recipe(model, objective, batch, steps, rate, average, schedule, optimiser)
+    run = _Run(start(model, recipe, data, key), None if checkpoint is None else Path(checkpoint), checkpoint_seconds)
+    require(not resume or run.path is not None, "resume needs the path of a checkpoint")
+    finished = resume and run.path is not None and run.path.exists() and run.load()
+    chunk = max(1, -(-steps // evaluations))
+    judged = valid is not None and objective.comparable
+    diverged = finished and int(run.state.retries) > MAX_RETRIES
+    stopped = finished and patience is not None and int(run.state.stale) >= patience
+    with progress_bar("training", steps, show=progress) as advance:
+        advance(int(run.state.step))
+        while not (diverged or stopped) and int(run.state.step) < steps:
+            before = int(run.state.step)
+            # Chunks end at multiples of `chunk`, wherever a resumed run begins.
+            count = min(chunk - before % chunk, steps - before)
+            moved, loss, bad = run_steps(recipe, run.state, data, jnp.asarray(count))
+            if int(bad) >= 0 or not bool(all_finite(moved.weights)):
+                _roll_back(run, int(bad) if int(bad) >= 0 else int(moved.step))
+                diverged = int(run.state.retries) > MAX_RETRIES
+                advance(int(run.state.step) - before)
+                continue
+            run.state = moved
+            held_out = math.nan
+            if valid is not None:
+                held_out = float(held_out_loss(recipe, moved.average, moved, valid))
+            run.state = _keep_best(moved, held_out if judged else -float(moved.step))
+            stopped = patience is not None and judged and int(run.state.stale) >= patience
+            run.good = run.state
+            run.record(float(loss), held_out)
+            run.save()
+            advance(count, f"loss {float(loss):.4f}  held out {held_out:.4f}")
+    if not finished:
+        run.save(final=True)
+    trained = eqx.combine(run.state.best, recipe.skeleton)
+    history = {name: np.asarray(column) for name, column in run.history.items()}
+    outcome = _outcome(run, diverged, stopped)
+    return Fit(trained, outcome, history, tuple(run.events), run.state, time.monotonic() - began)
+
+
+def _keep_best(state: TrainState, held_out: float) -> TrainState:
+    """The averaged weights become the best if their held-out loss is the lowest so far."""
+    improved = held_out < float(state.best_loss)
+    if not improved:
+        return eqx.tree_at(lambda s: s.stale, state, state.stale + 1)
+    best_loss = jnp.asarray(held_out, state.best_loss.dtype)
+    return eqx.tree_at(
+        lambda s: (s.best, s.best_loss, s.stale),
+        state,
+        (state.average, best_loss, jnp.zeros_like(state.stale)),
+        is_leaf=lambda leaf: leaf is None,
+    )

@@ -1,0 +1,160 @@
+"""Everything a training run is at one moment, and the step that moves it on."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from unnorm.devices import split_over_devices
+from unnorm.objectives import AbstractObjective
+
+Schedule = Callable[[Float[Array, ""]], Float[Array, ""]]
+
+
+class TrainState(eqx.Module):
+    """All that persists from one step to the next; a checkpoint is exactly this."""
+
+    weights: Any
+    optimiser: Any
+    average: Any
+    best: Any
+    best_loss: Float[Array, ""]
+    objective: Any
+    order: Int[Array, " n"]
+    step: Int[Array, ""]
+    key: PRNGKeyArray
+    rate_factor: Float[Array, ""]
+    retries: Int[Array, ""]
+    stale: Int[Array, ""]
+
+
+class Recipe(eqx.Module):
+    """What does not change during a run."""
+
+    skeleton: Any
+    objective: AbstractObjective
+    optimiser: optax.GradientTransformation = eqx.field(static=True)
+    schedule: Schedule = eqx.field(static=True)
+    batch: int = eqx.field(static=True)
+    rate: Float[Array, ""]
+    steps: Int[Array, ""]
+    averaging: Float[Array, ""]
+
+
+def cosine(done: Float[Array, ""]) -> Float[Array, ""]:
+    """The learning rate's factor after a share `done` of the steps: up over 2%, then down along a cosine to 0."""
+    return jnp.minimum(1.0, (done + 1e-4) / 0.02) * 0.5 * (1 + jnp.cos(jnp.pi * jnp.clip(done, 0, 1)))
+
+
+def constant(done: Float[Array, ""]) -> Float[Array, ""]:
+    """The same learning rate throughout."""
+    return jnp.ones_like(done)
+
+
+@lru_cache
+def adam() -> optax.GradientTransformation:
+    """Adam without its rate, which the loop applies. Cached, so that two runs share one compiled program."""
+    return optax.scale_by_adam()
+
+
+def start(model: Any, recipe: Recipe, data: Array, key: PRNGKeyArray) -> TrainState:
+    """The state before the first step."""
+    weights, _ = eqx.partition(model, eqx.is_inexact_array)
+    objective_key, key = jax.random.split(key)
+    return TrainState(
+        weights=weights,
+        optimiser=recipe.optimiser.init(weights),
+        average=weights,
+        best=weights,
+        best_loss=jnp.asarray(jnp.inf),
+        objective=recipe.objective.init(model, data, key=objective_key),
+        order=jnp.arange(len(data), dtype=jnp.int32),
+        step=jnp.asarray(0, jnp.int32),
+        key=key,
+        rate_factor=jnp.asarray(1.0),
+        retries=jnp.asarray(0, jnp.int32),
+        stale=jnp.asarray(0, jnp.int32),
+    )
+
+
+def next_batch(state: TrainState, data: Array, batch: int) -> tuple[Int[Array, " n"], Array]:
+    """The data order, reshuffled at the start of each pass, and the batch that this step takes from it."""
+    place = state.step % (len(data) // batch)
+    shuffle_key = jax.random.fold_in(jax.random.fold_in(state.key, 1), state.step)
+    order = jax.lax.cond(
+        place == 0, lambda order: jax.random.permutation(shuffle_key, order), lambda order: order, state.order
+    )
+    rows = jax.lax.dynamic_slice_in_dim(order, place * batch, batch)
+    return order, split_over_devices(data[rows])
+
+
+def update(recipe: Recipe, state: TrainState, data: Array) -> tuple[TrainState, Float[Array, ""]]:
+    """One step of stochastic gradient descent; returns the loss before it."""
+    order, batch = next_batch(state, data, recipe.batch)
+    # The retry count is part of the key: a step that blew up is not tried again with the same noise.
+    key = jax.random.fold_in(jax.random.fold_in(state.key, state.step), 2 + state.retries)
+
+    def loss_of(weights):
+        return recipe.objective(eqx.combine(weights, recipe.skeleton), state.objective, batch, key=key)
+
+    (loss, (objective, _)), gradient = eqx.filter_value_and_grad(loss_of, has_aux=True)(state.weights)
+    direction, optimiser = recipe.optimiser.update(gradient, state.optimiser, state.weights)
+    rate = recipe.rate * state.rate_factor * recipe.schedule(state.step / recipe.steps)
+    weights = jax.tree.map(lambda w, d: w - (rate * d).astype(w.dtype), state.weights, direction)
+    # Early on the average follows closely, or it would remember the random start for 1/(1-decay) steps.
+    decay = jnp.minimum(recipe.averaging, (1.0 + state.step) / (10.0 + state.step))
+    average = jax.tree.map(lambda a, w: (decay * a + (1 - decay) * w).astype(w.dtype), state.average, weights)
+    moved = TrainState(
+        weights, optimiser, average, state.best, state.best_loss, objective, order, state.step + 1, state.key,
+        state.rate_factor, state.retries, state.stale,
+    )  # fmt: skip
+    return moved, loss
+
+
+@eqx.filter_jit
+def run_steps(
+    recipe: Recipe, state: TrainState, data: Array, count: Int[Array, ""]
+) -> tuple[TrainState, Float[Array, ""], Int[Array, ""]]:
+    """`count` steps in one compiled loop: the state after, the mean loss, and the first step whose loss was not finite.
+
+    (-1 if all were finite.) `count` is an array, so chunks of any length share one program.
+    """
+    dynamic, static = eqx.partition(state, eqx.is_array)
+
+    def body(_, carry):
+        dynamic, total, bad = carry
+        state = eqx.combine(dynamic, static)
+        moved, loss = update(recipe, state, data)
+        bad = jnp.where((bad < 0) & ~jnp.isfinite(loss), state.step, bad)
+        return eqx.filter(moved, eqx.is_array), total + loss, bad
+
+    first = (dynamic, jnp.zeros(()), jnp.asarray(-1, jnp.int32))
+    dynamic, total, bad = jax.lax.fori_loop(0, count, body, first)
+    return eqx.combine(dynamic, static), total / count, bad
+
+
+@eqx.filter_jit
+def held_out_loss(recipe: Recipe, weights: Any, state: TrainState, data: Array) -> Float[Array, ""]:
+    """The objective's mean over held-out data, with the same noise every time, so that evaluations compare."""
+    model = eqx.combine(weights, recipe.skeleton)
+    batch = min(recipe.batch, len(data))
+    batches = data[: len(data) // batch * batch].reshape(-1, batch, *data.shape[1:])
+    keys = jax.random.split(jax.random.fold_in(state.key, 0), len(batches))
+
+    def one(_, inputs):
+        rows, key = inputs
+        return None, recipe.objective(model, state.objective, split_over_devices(rows), key=key)[0]
+
+    return jnp.mean(jax.lax.scan(one, None, (batches, keys))[1])
+
+
+@eqx.filter_jit
+def all_finite(tree: Any) -> Array:
+    """Whether every floating-point array of a tree is finite."""
+    leaves = jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
