@@ -7,7 +7,7 @@ it ends with an `Outcome`.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from statistics import NormalDist
 from typing import Any
 
@@ -122,7 +122,7 @@ def log_mean_exp_estimate(log_weights: Any, method: str) -> Estimate:
     )
 
 
-class OutcomeCode(str, Enum):
+class OutcomeCode(StrEnum):
     """How a run ended."""
 
     COMPLETED = "completed"

@@ -148,6 +148,4 @@ def _about_text(
     elif lines[i] == 1:
         remedy = "mend it, or if line 1 is a header, give every column a name that is not a number"
     value = cell if len(cell) <= 40 else f"{cell[:37]}..."
-    return (
-        f"column {names[j]!r} of {shown} holds {value!r} in line {lines[i]}, not a number{others}; {remedy}"
-    )
+    return f"column {names[j]!r} of {shown} holds {value!r} in line {lines[i]}, not a number{others}; {remedy}"

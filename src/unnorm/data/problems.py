@@ -115,7 +115,7 @@ def fourmodes(**draws: Unpack[Draws]) -> Problem:
 
 
 def rings(**draws: Unpack[Draws]) -> Problem:
-    """Two rings of equal weight, radii 1 and 2, blurred by 0.1; Zhang et al. (2023) print no numbers for theirs.
+    """Two rings of equal weight, radii 1 and 2, blurred by 0.1; Zhang et al. (2023) print no numbers of theirs.
 
     >>> rings(n_train=5).facts["mode_radii"]
     (1.0, 2.0)

@@ -185,9 +185,7 @@ _READERS: dict[str, Callable[[Path, str], Read]] = {
 def _require_names(columns: tuple[str, ...], shown: str) -> None:
     for j, name in enumerate(columns):
         first = columns.index(name)
-        require(
-            first == j, f"columns {first + 1} and {j + 1} of {shown} are both called {name!r}; rename one"
-        )
+        require(first == j, f"columns {first + 1} and {j + 1} of {shown} are both called {name!r}; rename one")
 
 
 def _require_numbers(values: np.ndarray, columns: tuple[str, ...], place: Place, shown: str) -> None:
@@ -215,9 +213,7 @@ def _require_enough(values: np.ndarray, columns: tuple[str, ...], shown: str) ->
         f"{shown} has {n} row{'s' * (n > 1)}, but training, validation and test together need at least "
         f"{MINIMUM_ROWS}; add data",
     )
-    constant = [
-        f"{columns[j]!r} (always {values[0, j]:g})" for j in np.flatnonzero((values == values[0]).all(axis=0))
-    ]
+    constant = [f"{columns[j]!r} (always {values[0, j]:g})" for j in np.flatnonzero((values == values[0]).all(axis=0))]
     require(
         not constant,
         f"{shown} has a constant column: {_some(constant, quoted=False)}; remove it: it has no density",

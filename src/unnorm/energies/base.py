@@ -107,6 +107,7 @@ class Given(AbstractEnergy):
     values: Float[Array, " fixed"]
     fixed: tuple[int, ...] = eqx.field(static=True)
     free: tuple[int, ...] = eqx.field(static=True)
+    shape: tuple[int, ...] = eqx.field(static=True)
     space: AbstractSpace = eqx.field(static=True)
 
     def __init__(self, energy: AbstractEnergy, values: Mapping[int, float | Scalar]):
@@ -120,6 +121,7 @@ class Given(AbstractEnergy):
         self.fixed = tuple(int(i) for i in values)
         self.values = jnp.stack([jnp.asarray(v, dtype=float) for v in values.values()]) if values else jnp.zeros(0)
         self.free = tuple(i for i in range(size) if i not in values)
+        self.shape = energy.space.shape
         self.space = Real((len(self.free),))
 
     def whole(self, x: Point) -> Point:
@@ -128,7 +130,7 @@ class Given(AbstractEnergy):
         flat = jnp.zeros(size, x.dtype).at[np.array(self.free)].set(x)
         if self.fixed:
             flat = flat.at[np.array(self.fixed)].set(self.values.astype(x.dtype))
-        return flat.reshape(self.energy.space.shape)
+        return flat.reshape(self.shape)
 
     def __call__(self, x: Point) -> Scalar:
         return self.energy(self.whole(x))

@@ -4,6 +4,8 @@ Expectation-maximisation (Dempster, Laird and Rubin 1977) with full covariances,
 whole. They double as proposals for log Z, where a fitted mixture is close enough for importance sampling to work.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -15,8 +17,8 @@ from unnorm.energies.mixture import GaussianMixture
 from unnorm.errors import require
 
 
-def fit_gaussian(data: Float[Array, "n d"], ridge: float = 1e-6) -> Gaussian:
-    """The maximum-likelihood Gaussian; `ridge` times the mean variance is added to its covariance."""
+def fit_gaussian(data: Any, ridge: float = 1e-6) -> Gaussian:
+    """The maximum-likelihood Gaussian of n x d points; `ridge` times the mean variance is added to its covariance."""
     data = np.asarray(data, dtype=np.float64)
     require(len(data) >= 2, "a Gaussian needs at least 2 points to be fitted")
     covariance = np.atleast_2d(np.cov(data.T, bias=True))

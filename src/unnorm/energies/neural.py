@@ -4,6 +4,8 @@ With activations of linear growth (SiLU, softplus, ReLU) a bare network's exp(-E
 then no log Z exists to be estimated. Adding exp(a) |x|^2 / 2 makes it finite for every value of the parameters.
 """
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -26,12 +28,14 @@ class NeuralEnergy(AbstractEnergy):
     ()
     """
 
-    network: eqx.Module
+    network: Callable[[Array], Array]
     log_confinement: Float[Array, ""]
     space: AbstractSpace = eqx.field(static=True)
     scale: float = eqx.field(static=True)
 
-    def __init__(self, space: AbstractSpace, network: eqx.Module, *, scale: float = 1.0, confinement: float = 1.0):
+    def __init__(
+        self, space: AbstractSpace, network: Callable[[Array], Array], *, scale: float = 1.0, confinement: float = 1.0
+    ):
         require(scale > 0, f"the scale of an energy must be positive, not {scale}")
         require(confinement > 0, f"the confinement of an energy must be positive, not {confinement}")
         self.space = space
@@ -51,7 +55,7 @@ def _vector_size(space: AbstractSpace, what: str) -> int:
     return space.size
 
 
-def MLPEnergy(  # noqa: N802 - reads as the noun it returns
+def MLPEnergy(
     space: AbstractSpace, *, width: int = 128, depth: int = 3, scale: float = 1.0, key: PRNGKeyArray
 ) -> NeuralEnergy:
     """A neural energy on a multilayer perceptron."""
@@ -59,7 +63,7 @@ def MLPEnergy(  # noqa: N802 - reads as the noun it returns
     return NeuralEnergy(space, network, scale=scale)
 
 
-def ResNetEnergy(  # noqa: N802
+def ResNetEnergy(
     space: AbstractSpace, *, width: int = 128, blocks: int = 4, scale: float = 1.0, key: PRNGKeyArray
 ) -> NeuralEnergy:
     """A neural energy on a residual network (seed 000's choice)."""

@@ -1,6 +1,7 @@
 """Importance sampling: log Z and expectations under an unnormalised target, from draws of a density that is known."""
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -69,7 +70,7 @@ def expectation(
     return Estimate(mean, error, "importance sampling", {"samples": float(len(xs)), "effective_samples": effective})
 
 
-def defensive(reference: Gaussian | GaussianMixture, data: Float[Array, "n d"], share: float = 0.1) -> GaussianMixture:
+def defensive(reference: Gaussian | GaussianMixture, data: Any, share: float = 0.1) -> GaussianMixture:
     """The reference blended with a share of a wide Gaussian, so that no region of the data has a tiny proposal.
 
     Hesterberg's (1995) defence: weights are bounded wherever the wide Gaussian (covariance 4 times the data's) covers.
@@ -77,9 +78,7 @@ def defensive(reference: Gaussian | GaussianMixture, data: Float[Array, "n d"], 
     wide = fit_gaussian(data)
     if isinstance(reference, Gaussian):
         reference = GaussianMixture(jnp.zeros(1), reference.mean[None], reference.factor[None])
-    logits = jnp.concatenate(
-        [jnp.log1p(-share) + jax.nn.log_softmax(reference.logits), jnp.log(jnp.asarray([share]))]
-    )
+    logits = jnp.concatenate([jnp.log1p(-share) + jax.nn.log_softmax(reference.logits), jnp.log(jnp.asarray([share]))])
     means = jnp.concatenate([reference.means, wide.mean[None]])
     # Twice the standard deviation: the packed factor holds the precision's logs on its diagonal.
     spread = jnp.tril(wide.factor, -1) / 2 + jnp.diag(jnp.diagonal(wide.factor) - jnp.log(2.0))

@@ -88,7 +88,5 @@ class DataJump(AbstractNoise):
     def log_prob(self, t: Scalar, y: Float[Array, " d"], x: Float[Array, " d"]) -> Scalar:
         raise TypeError("DataJump has no density; use KDE with a positive bandwidth where one is needed")
 
-    def propose(
-        self, t: Scalar, x: Float[Array, " d"], *, key: PRNGKeyArray
-    ) -> tuple[Float[Array, " d"], Scalar]:
+    def propose(self, t: Scalar, x: Float[Array, " d"], *, key: PRNGKeyArray) -> tuple[Float[Array, " d"], Scalar]:
         return self.sample(t, x, key=key), jnp.zeros((), x.dtype)

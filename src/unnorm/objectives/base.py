@@ -23,11 +23,11 @@ class AbstractObjective(eqx.Module):
     comparable: eqx.AbstractClassVar[bool]
 
     @abstractmethod
-    def init(self, model: eqx.Module, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> State:
+    def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> State:
         """The state before the first step; `data` is the whole training set."""
 
     @abstractmethod
     def __call__(
-        self, model: eqx.Module, state: State, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
+        self, model: Any, state: State, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
     ) -> tuple[Scalar, tuple[State, Info]]:
         """The loss on a batch, and the next state with named numbers worth showing."""

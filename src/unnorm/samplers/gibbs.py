@@ -12,7 +12,7 @@ from unnorm.spaces import Binary
 
 
 class Gibbs(AbstractSampler):
-    """`sites` random coordinates in turn are redrawn from their conditional, P(x_i = 1 | rest) = s(E(x_i=0) - E(x_i=1)).
+    """`sites` random coordinates in turn are redrawn: P(x_i = 1 | rest) = sigmoid(E(x_i=0) - E(x_i=1)).
 
     Exact for any energy on a Binary space; each site costs two energies (Geman and Geman 1984).
     """

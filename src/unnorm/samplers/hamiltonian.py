@@ -28,7 +28,8 @@ def _adaptive_windows(algorithm, target: AbstractEnergy, x: Point, steps: int, a
         adaptation_info_fn=lambda *_: None,
         **extra,
     )
-    (state, parameters), _ = warm_up.run(key, x, num_steps=steps)
+    run: Any = warm_up.run  # typed without its number of steps
+    (state, parameters), _ = run(key, x, num_steps=steps)
     return parameters["step_size"], parameters["inverse_mass_matrix"], state.position
 
 

@@ -82,8 +82,9 @@ def _init(samplers: AbstractSampler, per_chain: bool, target: AbstractEnergy, xs
 
 
 @eqx.filter_jit
-def _advance(samplers, per_chain: bool, target, states, first, count, thin, key, size: int):
+def _advance(samplers, per_chain: bool, target, states, counts: tuple[Array, Array, Array], key, size: int):
     """`count` <= `size` draws, each after `thin` steps, numbered from `first`; one program for every count."""
+    first, count, thin = counts
     axis = eqx.if_array(0) if per_chain else None
     chains = jax.tree.leaves(states)[0].shape[0]
     step = eqx.filter_vmap(lambda s, x, k: s.step(target, x, key=k), in_axes=(axis, 0, 0))
@@ -108,9 +109,9 @@ def _advance(samplers, per_chain: bool, target, states, first, count, thin, key,
     return states, draws, accepted, divergences
 
 
-def _counts(*numbers: int) -> tuple[Array, ...]:
+def _counts(first: int, count: int, thin: int) -> tuple[Array, Array, Array]:
     """Whole numbers as arrays, so that the compiler does not bake them in."""
-    return tuple(jnp.asarray(n) for n in numbers)
+    return jnp.asarray(first), jnp.asarray(count), jnp.asarray(thin)
 
 
 def sample(
@@ -153,13 +154,13 @@ def sample(
     states = _init(sampler, per_chain, target, xs)
     size = -(-steps // 25)
     if not per_chain and warmup:
-        states, _, _, _ = _advance(sampler, per_chain, target, states, *_counts(0, 1, warmup), warm_key, size)
+        states, _, _, _ = _advance(sampler, per_chain, target, states, _counts(0, 1, warmup), warm_key, size)
     draws, accepted, divergences = [], np.zeros(chains), 0
     with progress_bar("sampling", steps, show=progress) as advance:
         for first in range(0, steps, size):
             count = min(size, steps - first)
             states, part, accept, diverged = _advance(
-                sampler, per_chain, target, states, *_counts(first, count, thin), key, size
+                sampler, per_chain, target, states, _counts(first, count, thin), key, size
             )
             draws.append(np.asarray(part[:count]))
             accepted += np.asarray(accept)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 import optax

@@ -32,8 +32,13 @@ def fit_repeats(
 
     >>> import jax, unnorm as un
     >>> data = jax.random.normal(jax.random.key(0), (3, 100, 2))
-    >>> fits = fit_repeats(un.energies.standard_gaussian(2), un.objectives.DSM(un.noises.Gaussian(1.0)), data,
-    ...                    steps=2, key=jax.random.key(1))
+    >>> fits = fit_repeats(
+    ...     un.energies.standard_gaussian(2),
+    ...     un.objectives.DSM(un.noises.Gaussian(1.0)),
+    ...     data,
+    ...     steps=2,
+    ...     key=jax.random.key(1),
+    ... )
     >>> fits.mean.shape
     (3, 2)
     """
