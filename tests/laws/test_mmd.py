@@ -2,8 +2,8 @@
 
 For Gaussians the truth is closed: x - y ~ N(delta, s^2 I) in d dimensions has
 E exp(-|x - y|^2 / (2 h^2)) = (h^2 / (h^2 + s^2))^(d/2) exp(-|delta|^2 / (2 (h^2 + s^2))),
-so MMD^2 between N(0, I) and N(mu, t^2 I) follows with s^2 = 2, 2 t^2 and 1 + t^2. For laws on a few points it is a
-sum over all samples there are.
+so MMD^2 between N(0, I) and N(mu, t^2 I) follows with s^2 = 2, 2 t^2 and 1 + t^2. For laws on a few points it
+is a sum over all samples there are.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from unnorm.errors import InputError
 from unnorm.evaluation.two_sample import _KernelSums, _variance, median_bandwidth, mmd
 
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
-REPEATS = 400
+REPEATS = 300
 
 
 def gaussian_truth(dimension: int, shift: float, scale: float) -> float:
@@ -81,25 +81,25 @@ def test_zero_on_average_where_the_laws_agree(setting):
     assert abs(mean) < 4 * stderr
     values = np.array([e.value for e in found])
     spread = values.std(ddof=1)
-    # The standard deviation has the relative error sqrt((kurtosis - 1) / (4 repeats)); these values have long tails.
+    # The standard deviation has the relative error sqrt((kurtosis - 1) / (4 repeats)); tails are long.
     kurtosis = np.mean((values - values.mean()) ** 4) / values.var() ** 2
     error = math.sqrt((kurtosis - 1) / (4 * REPEATS))
     assert abs(np.mean([e.diagnostics["null_stderr"] for e in found]) / spread - 1) < 4 * error
     # The first-order part of the variance is cut off at zero, so the stated error is on the large side.
     assert 0.7 < np.mean([e.stderr for e in found]) / spread < 1.4
-    # Negative control: what independent pairs k(x, x') would give, a variance short of its 2.
+    # Negative control: half the variance, as from counting every pair k(x_i, x_j) = k(x_j, x_i) twice.
     assert np.mean([e.diagnostics["null_stderr"] for e in found]) / math.sqrt(2) / spread < 1 - 4 * error
 
 
 @pytest.mark.parametrize("setting", [*ALTERNATIVES[:1], *NULLS[:1]])
 def test_the_biased_statistic_is_rejected(setting):
-    """Negative control: with k(x_i, x_i) kept, the mean is too large by (k(0) - E k(x, x'))/n for each sample."""
+    """Negative control: with k(x_i, x_i) kept, the mean is too large by (k(0) - E k(x, x'))/n per sample."""
     mean, stderr = mean_and_error([v_statistic(x, y) for x, y in repeats(*setting)])
     assert mean - gaussian_truth(*setting[2:]) > 4 * stderr
 
 
 def test_variance_is_unbiased_by_enumeration():
-    """Every sample of 4 and 5 points from laws on 3 and 2 points: the mean stated variance is the variance."""
+    """Every sample of 4 and 5 points from laws on 3 and 2 points: the mean stated variance is the truth."""
     x_points, x_probabilities = np.array([[-1.0], [0.3], [1.2]]), np.array([0.2, 0.5, 0.3])
     y_points, y_probabilities = np.array([[0.1], [1.5]]), np.array([0.6, 0.4])
     n, m = 4, 5
@@ -142,8 +142,8 @@ def test_variance_is_unbiased_by_enumeration():
     assert abs(weights @ linear - variance) > 0.01 * variance
 
 
-@pytest.mark.parametrize("dimension", [1, 2, 20])
-@pytest.mark.parametrize("block", [1, 7, 1024])
+@pytest.mark.parametrize("dimension", [2, 20])
+@pytest.mark.parametrize("block", [7, 1024])
 def test_blocks_give_the_definition(dimension, block):
     rng = np.random.default_rng(dimension)
     x, y = rng.normal(size=(50, dimension)), 0.5 + rng.normal(size=(33, dimension))

@@ -155,7 +155,7 @@ def test_a_table_to_score_may_be_short_and_constant(write):
         (with_line(4, "1.0,Paris,2.0"), ("column 'b'", "'Paris'", "line 4", "encode")),
         ("\n\n" + with_line(4, "1.0,Paris,2.0"), ("column 'b'", "line 6")),
         (with_line(4, "x,Paris,2.0"), ("column 'a'", "'x'", "also text: 'b'")),
-        (with_line(6, f"1.0,{'long' * 50},2.0"), ("column 'b'", "longlon...'")),
+        (with_line(6, f"1.0,{'long' * 50},2.0"), ("column 'b'", "longl...'")),
         (with_line(6, "1.0,1_000,2.0"), ("column 'b'", "'1_000'")),
         (text(header=None).replace("\n", ",a\n"), ("column 'x4'", "'a'", "line 1")),
         (text(header="a,2019,2020"), ("'a'", "line 1", "header")),
@@ -174,9 +174,9 @@ def test_a_table_to_score_may_be_short_and_constant(write):
         (",a\n" + "".join(f"{i},{i * 1.5}\n" for i in range(30)), ("first column", "counts the rows")),
         (text().encode() + b"\xff\xfe,1,2\n", ("UTF-8", "0xff", "line 32")),
         (text().encode("utf-16"), ("UTF-8", "line 1")),
-        (with_line(3, '1.0,"2.0,3.0'), ("line 3", "fields")),
+        (with_line(3, '1.0,"2.0,3.0'), ("line 3 of", "2 fields")),
         ("a,b\n" + "1" * 200_000 + ",2\n", ("line 2", "fields")),
-        (b"\x00" * 100, ("column 'x1'", "not a number")),
+        (b"1,2\n" + b"\x00" * 100, ("UTF-8", "zero byte in line 2")),
     ),
 )
 def test_a_bad_text_table_gets_one_sentence(write, content: str | bytes, words: tuple[str, ...]):

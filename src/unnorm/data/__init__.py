@@ -22,8 +22,8 @@ def load(name: str, seed: int = 0, **options: Any) -> Problem:
     """
     if name not in PROBLEMS:
         near = difflib.get_close_matches(str(name).lower(), PROBLEMS, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}? All of them" if near else "the problems"
-        raise InputError(f"no problem is called {str(name)!r}; {hint} are {', '.join(PROBLEMS)}")
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise InputError(f"no problem is called {str(name)!r}{hint}; the problems are {', '.join(PROBLEMS)}")
     own = inspect.signature(PROBLEMS[name]).parameters
     known = [option for option in (*own, *Draws.__annotations__) if option not in ("draws", "seed")]
     for option in options:

@@ -16,6 +16,7 @@ from unnorm.errors import InputError, require
 MISSING = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-", "."})
 # Tabs and semicolons first: a comma also occurs as a decimal sign, they hardly ever occur inside numbers.
 DELIMITERS = ("\t", ";", ",")
+DECIMAL_COMMA = re.compile(r"[+-]?[\d.]*,\d+")
 
 
 def read_delimited(path: Path, shown: str) -> tuple[np.ndarray, tuple[str, ...], list[int]]:
@@ -43,6 +44,9 @@ def read_delimited(path: Path, shown: str) -> tuple[np.ndarray, tuple[str, ...],
 
 
 def _decode(raw: bytes, shown: str) -> str:
+    if b"\0" in raw:
+        line = raw.count(b"\n", 0, raw.index(b"\0")) + 1
+        raise InputError(f"{shown} is not UTF-8 text (zero byte in line {line}); save it as UTF-8")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -53,18 +57,17 @@ def _decode(raw: bytes, shown: str) -> str:
 
 
 def _rows(text: str, shown: str) -> tuple[list[list[str]], list[int]]:
-    """The rows that are not blank, and the line each ends on."""
-    rows, lines = [], []
+    """The rows that are not blank, and the line each begins on (a quoted field may hold line ends)."""
+    rows, lines, line = [], [], 1
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), skipinitialspace=True)
     try:
         for row in reader:
             if any(cell.strip() for cell in row) or len(row) > 1:
                 rows.append([cell.strip() for cell in row])
-                lines.append(reader.line_num)
+                lines.append(line)
+            line = reader.line_num + 1
     except csv.Error as error:
-        raise InputError(
-            f"line {reader.line_num} of {shown} cannot be split into fields ({error}); check its quotes"
-        ) from error
+        raise InputError(f"line {line} of {shown} cannot be split into fields ({error}); check its quotes") from error
     return rows, lines
 
 
@@ -89,7 +92,7 @@ def _is_header(rows: list[list[str]]) -> bool:
     A row of numbers and words is data with a slip in it; taken for a header, it would be lost in silence.
     """
     words = [cell for cell in rows[0] if cell.casefold() not in MISSING]
-    if words and not any(_is_number(cell) for cell in words):
+    if words and not any(_is_number(cell) or DECIMAL_COMMA.fullmatch(cell) for cell in words):
         return True
     # What pandas writes above columns without names.
     counted = len(words) > 1 and words == [str(j) for j in range(len(words))]
@@ -143,9 +146,15 @@ def _about_text(
         more = f" and {len(rest) - 5} more" if len(rest) > 5 else ""
         others = f" (also text: {', '.join(repr(names[k]) for k, _ in rest[:5])}{more})"
     remedy = "remove the column or encode it as numbers"
-    if re.fullmatch(r"[+-]?[\d.]*,\d+", cell):
+    if DECIMAL_COMMA.fullmatch(cell):
         remedy = "write decimals with a point"
     elif lines[i] == 1:
         remedy = "mend it, or if line 1 is a header, give every column a name that is not a number"
-    value = cell if len(cell) <= 40 else f"{cell[:37]}..."
-    return f"column {names[j]!r} of {shown} holds {value!r} in line {lines[i]}, not a number{others}; {remedy}"
+    place = f"line {lines[i]}, not a number{others}"
+    return f"column {names[j]!r} of {shown} holds {clip(cell)} in {place}; {remedy}"
+
+
+def clip(value: object, limit: int = 40) -> str:
+    """A value in quotes, short enough to stand inside a sentence."""
+    text = str(value)
+    return repr(text if len(text) <= limit else f"{text[: limit - 3]}...")

@@ -16,6 +16,7 @@ from typing import TypedDict, Unpack
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.special import entr, i0e
@@ -220,16 +221,17 @@ def _problem(
     for what, n in sizes.items():
         require(n >= 1, f"{what} is {n}, but a problem needs at least 1 row of each kind")
     require(seed >= 0, f"a seed is a whole number from 0 up, not {seed}")
-    keys = jax.random.split(jax.random.key(seed), 3)
-    train, valid, test = (
-        np.array(_draw(truth, n, key), dtype=np.float32) for n, key in zip(sizes.values(), keys, strict=True)
-    )
+    # In single precision whatever the caller's, so that a seed means the same rows everywhere.
+    with jax.enable_x64(False):
+        single = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, np.float32)), truth)
+        keys = jax.random.split(jax.random.key(seed), 3)
+        train, valid, test = (np.array(_draw(single, n, key)) for n, key in zip(sizes.values(), keys, strict=True))
     return Problem(name, truth.space, train, valid, test, truth, {"log_z": 0.0, **facts}, summary)
 
 
+# Compiled as a whole: drawn operation by operation, the first load would take seconds.
 @eqx.filter_jit
 def _draw(truth: AbstractNormalised, n: int, key: PRNGKeyArray) -> Float[Array, "n d"]:
-    # Compiled as a whole: drawn operation by operation, the first load would take seconds.
     return truth.samples(n, key=key)
 
 

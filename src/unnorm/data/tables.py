@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from unnorm.data.delimited import read_delimited
+from unnorm.data.delimited import clip, read_delimited
 from unnorm.errors import InputError, require
 
 MINIMUM_ROWS = 20  # fewer cannot be split into train, valid and test so that any of the three says much
@@ -98,14 +98,18 @@ def _read_npy(path: Path, shown: str) -> Read:
 
 
 def _read_npz(path: Path, shown: str) -> Read:
-    require(zipfile.is_zipfile(path), f"{shown} is not a whole .npz archive; write it again with np.savez")
-    try:
-        with np.load(path, allow_pickle=False) as archive:
+    with path.open("rb") as file:
+        # Asked of the open file: asked of a path, this takes one that may not be read for damaged.
+        whole = zipfile.is_zipfile(file)
+        require(whole, f"{shown} is not a whole .npz archive; write it again with np.savez")
+        file.seek(0)
+        try:
+            archive = np.load(file, allow_pickle=False)
             keys = archive.files
             chosen = keys[0] if len(keys) == 1 else next((key for key in KEYS if key in keys), None)
             array = None if chosen is None else archive[chosen]
-    except Exception as error:
-        raise _damaged(error, shown, "np.savez") from error
+        except Exception as error:
+            raise _damaged(error, shown, "np.savez") from error
     require(len(keys) > 0, f"{shown} holds no array; write it again with np.savez(file, x=table)")
     if array is None:
         names = f"{', '.join(KEYS[:-1])} or {KEYS[-1]}"
@@ -119,7 +123,7 @@ def _damaged(error: Exception, shown: str, writer: str) -> Exception:
         return error
     if "Object arrays" in str(error):
         return InputError(f"{shown} holds Python objects, not numbers; convert it with .astype(float)")
-    return InputError(f"{shown} is damaged or cut short ({_first_line(error)}); write it again with {writer}")
+    return InputError(f"{shown} is damaged or cut short ({_reason(error)}); write it again with {writer}")
 
 
 def _from_array(array: np.ndarray, shown: str) -> Read:
@@ -160,7 +164,7 @@ def _read_parquet(path: Path, shown: str) -> Read:
         numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
         if not (numeric or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
             index = next((i for i, cell in enumerate(column) if cell.is_valid), None)
-            found = "" if index is None else f", first {_clip(column[index])} in {_row(index)}"
+            found = "" if index is None else f", first {clip(column[index])} in {_row(index)}"
             raise InputError(
                 f"column {name!r} of {shown} has type {kind}{found}, which is not a number; "
                 "remove the column or encode it as numbers"
@@ -216,7 +220,7 @@ def _require_enough(values: np.ndarray, columns: tuple[str, ...], shown: str) ->
     constant = [f"{columns[j]!r} (always {values[0, j]:g})" for j in np.flatnonzero((values == values[0]).all(axis=0))]
     require(
         not constant,
-        f"{shown} has a constant column: {_some(constant, quoted=False)}; remove it: it has no density",
+        f"{shown} has constant columns: {_some(constant, quoted=False)}; remove them",
     )
 
 
@@ -227,12 +231,7 @@ def _some(names: Sequence[str], quoted: bool = True, limit: int = 5) -> str:
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
-def _clip(value: object, limit: int = 40) -> str:
-    text = repr(str(value))
-    return text if len(text) <= limit else f"{text[: limit - 4]}...{text[0]}"
-
-
-def _first_line(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """The reason a decoder gave, short enough to stand inside a sentence."""
-    text = re.sub(r"\s+", " ", str(error).strip().split("\n")[0]) or type(error).__name__
-    return text[:100].rstrip(" .")
+    reason = re.split(r"\n|\. ", str(error).strip())[0].rstrip(".")
+    return reason[:120] or type(error).__name__

@@ -9,6 +9,7 @@ from unnorm.energies.base import Tempered as Tempered
 from unnorm.energies.em import best_mixture as best_mixture
 from unnorm.energies.em import fit_gaussian as fit_gaussian
 from unnorm.energies.em import fit_mixture as fit_mixture
+from unnorm.energies.em import random_mixture as random_mixture
 from unnorm.energies.gaussian import Gaussian as Gaussian
 from unnorm.energies.gaussian import gaussian as gaussian
 from unnorm.energies.gaussian import standard_gaussian as standard_gaussian

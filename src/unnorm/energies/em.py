@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from unnorm.energies.gaussian import Gaussian, gaussian
 from unnorm.energies.mixture import GaussianMixture
@@ -87,15 +87,22 @@ def fit_mixture(
 
 
 def best_mixture(
-    train: Float[Array, "n d"],
-    valid: Float[Array, "m d"],
+    train: Float[ArrayLike, "n d"],
+    valid: Float[ArrayLike, "m d"],
     *,
     sizes: tuple[int, ...] = (1, 2, 4, 8, 16),
     key: PRNGKeyArray,
 ) -> tuple[GaussianMixture, int]:
     """The mixture, and its number of components, with the highest held-out log-likelihood among `sizes`."""
+    train, valid = jnp.asarray(train), jnp.asarray(valid)
     sizes = tuple(k for k in sizes if k * 5 <= len(train)) or (1,)
-    candidates = [(fit_mixture(jnp.asarray(train), k, key=jax.random.fold_in(key, k)), k) for k in sizes]
-    scores = [float(jnp.mean(jax.vmap(m.log_prob)(jnp.asarray(valid)))) for m, _ in candidates]
+    candidates = [(fit_mixture(train, k, key=jax.random.fold_in(key, k)), k) for k in sizes]
+    scores = [float(jnp.mean(jax.vmap(m.log_prob)(valid))) for m, _ in candidates]
     finite = [s if np.isfinite(s) else -np.inf for s in scores]
     return candidates[int(np.argmax(finite))]
+
+
+def random_mixture(dimension: int, components: int, *, key: PRNGKeyArray) -> GaussianMixture:
+    """A mixture to start learning from: unit covariances, standard normal means, equal weights."""
+    means = jax.random.normal(key, (components, dimension))
+    return GaussianMixture(jnp.zeros(components), means, jnp.zeros((components, dimension, dimension)))

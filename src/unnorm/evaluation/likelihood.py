@@ -15,14 +15,14 @@ _energies_of = eqx.filter_jit(lambda model, xs: jax.vmap(model)(xs))
 BLOCK = 8192
 
 
-def energies(model: AbstractEnergy, data: Float[Array, "n ..."]) -> np.ndarray:
+def energies(model: AbstractEnergy, data: Float[np.ndarray | Array, "n ..."]) -> np.ndarray:
     """E of every row, in blocks."""
     parts = [_energies_of(model, jnp.asarray(data[i : i + BLOCK], float)) for i in range(0, len(data), BLOCK)]
     return np.concatenate([np.asarray(p, dtype=np.float64) for p in parts])
 
 
 def log_likelihood(
-    model: AbstractEnergy, data: Float[Array, "n ..."], log_z: Estimate, *, log_volume: float = 0.0
+    model: AbstractEnergy, data: Float[np.ndarray | Array, "n ..."], log_z: Estimate, *, log_volume: float = 0.0
 ) -> Estimate:
     """Mean of -E(x) - log Z over the rows, in nats per row.
 

@@ -36,9 +36,7 @@ class MLP(eqx.Module):
         require(width >= 1 and depth >= 1, f"an MLP needs a positive width and depth, not {width} and {depth}")
         sizes = [inputs, *[width] * depth, outputs]
         keys = jax.random.split(key, len(sizes) - 1)
-        self.layers = tuple(
-            eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=True)
-        )
+        self.layers = tuple(eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=True))
         self.activation = activation
 
     def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:

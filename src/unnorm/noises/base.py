@@ -43,7 +43,8 @@ class AbstractGaussianNoise(AbstractKernel):
     """q_t(y | x) = N(y; alpha(t) x, sigma(t)^2 I).
 
     Its forward process dX = f(t) X dt + g(t) dB has f = alpha'/alpha and g^2 = (sigma^2)' - 2 f sigma^2 (Song et al.
-    2021, App. B; Karras et al. 2022), so a process is defined by alpha and sigma alone.
+    2021, App. B; Karras et al. 2022), so a process is defined by alpha and sigma^2 alone. The variance rather than
+    sigma, because a process that starts at sigma = 0 has an infinite slope of sigma there, and a finite one of sigma^2.
     """
 
     @abstractmethod
@@ -51,8 +52,12 @@ class AbstractGaussianNoise(AbstractKernel):
         """What is left of the signal at level t."""
 
     @abstractmethod
+    def variance(self, t: Scalar) -> Scalar:
+        """sigma(t)^2."""
+
     def sigma(self, t: Scalar) -> Scalar:
         """The standard deviation of the noise at level t."""
+        return jnp.sqrt(self.variance(t))
 
     def sample(self, t: Scalar, x: Point, *, key: PRNGKeyArray) -> Point:
         return self.alpha(t) * x + self.sigma(t) * jax.random.normal(key, x.shape, x.dtype)
@@ -62,13 +67,13 @@ class AbstractGaussianNoise(AbstractKernel):
 
     def drift(self, t: Scalar) -> Scalar:
         """f(t) of the forward process."""
-        alpha, rate = jax.value_and_grad(self.alpha)(t)
+        alpha, rate = jax.value_and_grad(self.alpha)(jnp.asarray(t, float))
         return rate / alpha
 
     def diffusion(self, t: Scalar) -> Scalar:
         """g(t) of the forward process."""
-        sigma, rate = jax.value_and_grad(self.sigma)(t)
-        return jnp.sqrt(2 * sigma * (rate - self.drift(t) * sigma))
+        variance, rate = jax.value_and_grad(self.variance)(jnp.asarray(t, float))
+        return jnp.sqrt(rate - 2 * self.drift(t) * variance)
 
 
 def isotropic_log_prob(offset: Point, sigma: Scalar | float) -> Scalar:

@@ -23,8 +23,8 @@ class Gaussian(AbstractGaussianNoise):
     def alpha(self, t: Scalar) -> Scalar:
         return jnp.ones_like(jnp.asarray(t, float))
 
-    def sigma(self, t: Scalar) -> Scalar:
-        return jnp.full_like(jnp.asarray(t, float), self.scale)
+    def variance(self, t: Scalar) -> Scalar:
+        return jnp.full_like(jnp.asarray(t, float), self.scale**2)
 
 
 class VarianceExploding(AbstractGaussianNoise):
@@ -39,8 +39,8 @@ class VarianceExploding(AbstractGaussianNoise):
     def alpha(self, t: Scalar) -> Scalar:
         return jnp.ones_like(jnp.asarray(t, float))
 
-    def sigma(self, t: Scalar) -> Scalar:
-        return self.low * (self.high / self.low) ** jnp.asarray(t, float)
+    def variance(self, t: Scalar) -> Scalar:
+        return self.low**2 * (self.high / self.low) ** (2 * jnp.asarray(t, float))
 
 
 class VariancePreserving(AbstractGaussianNoise):
@@ -59,8 +59,8 @@ class VariancePreserving(AbstractGaussianNoise):
     def alpha(self, t: Scalar) -> Scalar:
         return jnp.exp(self._log_alpha(t))
 
-    def sigma(self, t: Scalar) -> Scalar:
-        return jnp.sqrt(-jnp.expm1(2 * self._log_alpha(t)))
+    def variance(self, t: Scalar) -> Scalar:
+        return -jnp.expm1(2 * self._log_alpha(t))
 
 
 class OrnsteinUhlenbeck(AbstractGaussianNoise):
@@ -74,5 +74,5 @@ class OrnsteinUhlenbeck(AbstractGaussianNoise):
     def alpha(self, t: Scalar) -> Scalar:
         return jnp.exp(-self.horizon * jnp.asarray(t, float))
 
-    def sigma(self, t: Scalar) -> Scalar:
-        return jnp.sqrt(-jnp.expm1(-2 * self.horizon * jnp.asarray(t, float)))
+    def variance(self, t: Scalar) -> Scalar:
+        return -jnp.expm1(-2 * self.horizon * jnp.asarray(t, float))

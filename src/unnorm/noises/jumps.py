@@ -110,6 +110,10 @@ class AbstractNoiseFromData(eqx.Module):
         """The noise for this data set."""
 
 
+def _widths(local: float | tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(local) if isinstance(local, tuple | list) else (float(local),)
+
+
 class GlobalJumps(AbstractNoiseFromData):
     """Jumps to the neighbourhood of any data point: a KDE of the data, or the data itself at bandwidth 0."""
 
@@ -126,20 +130,27 @@ class GlobalJumps(AbstractNoiseFromData):
 class Jumps(AbstractNoiseFromData):
     """A share of local Gaussian moves of size `local`, the rest global jumps of the given bandwidth (seed 000's mix).
 
+    Several local sizes share the local moves equally.
+
     >>> import jax.numpy as jnp
     >>> type(Jumps(local=0.1, bandwidth=0.1).fit(jnp.zeros((10, 2)))).__name__
     'Choice'
     """
 
-    local: float = eqx.field(static=True)
+    local: tuple[float, ...] = eqx.field(static=True, converter=_widths)
     bandwidth: float = eqx.field(static=True)
     share: float = eqx.field(static=True, default=0.5)
 
     def __check_init__(self):
         require(0 < self.share < 1, f"the share of local moves lies strictly between 0 and 1, not {self.share}")
+        require(len(self.local) > 0, "jumps need at least one size of local move")
+        require(all(width > 0 for width in self.local), f"local moves must have a positive size, not {self.local}")
+        require(self.bandwidth >= 0, f"a bandwidth cannot be negative, and this one is {self.bandwidth}")
 
     def fit(self, data: Float[Array, "n d"]) -> AbstractNoise:
-        return Choice((Gaussian(self.local), GlobalJumps(self.bandwidth).fit(data)), (self.share, 1 - self.share))
+        near = tuple(Gaussian(width) for width in self.local)
+        shares = (*(self.share / len(near) for _ in near), 1 - self.share)
+        return Choice((*near, GlobalJumps(self.bandwidth).fit(data)), shares)
 
 
 class BlendedJumps(AbstractNoiseFromData):
@@ -151,6 +162,7 @@ class BlendedJumps(AbstractNoiseFromData):
 
     def __check_init__(self):
         require(0 < self.share < 1, f"the share of local moves lies strictly between 0 and 1, not {self.share}")
+        require(self.local > 0, f"local moves must have a positive size, not {self.local}")
         require(self.bandwidth > 0, "blended jumps need a positive bandwidth, for a jump without one has no density")
 
     def fit(self, data: Float[Array, "n d"]) -> AbstractNoise:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from unnorm.errors import require
+from unnorm.errors import InputError, require
 from unnorm.noises.base import AbstractKernel, AbstractNoise, Scalar
 
 
@@ -86,7 +86,7 @@ class DataJump(AbstractNoise):
         return self.centres[jax.random.randint(key, (), 0, self.centres.shape[0])]
 
     def log_prob(self, t: Scalar, y: Float[Array, " d"], x: Float[Array, " d"]) -> Scalar:
-        raise TypeError("DataJump has no density; use KDE with a positive bandwidth where one is needed")
+        raise InputError("DataJump has no density; use KDE with a positive bandwidth where one is needed")
 
     def propose(self, t: Scalar, x: Float[Array, " d"], *, key: PRNGKeyArray) -> tuple[Float[Array, " d"], Scalar]:
         return self.sample(t, x, key=key), jnp.zeros((), x.dtype)

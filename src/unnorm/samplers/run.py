@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray, Shaped
+from jaxtyping import Array, ArrayLike, PRNGKeyArray, Shaped
 
 from unnorm.devices import require_divisible, split_over_devices
 from unnorm.energies.base import AbstractEnergy
@@ -122,7 +122,7 @@ def sample(
     steps: int = 1000,
     warmup: int | None = None,
     thin: int = 1,
-    start: Shaped[Array, "chains ..."] | None = None,
+    start: Shaped[ArrayLike, "chains ..."] | None = None,
     key: PRNGKeyArray,
     progress: bool = True,
 ) -> Trace:

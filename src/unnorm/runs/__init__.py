@@ -1,0 +1,9 @@
+"""Saved runs: a data set made ready, a model fitted to it, and what is known about the result."""
+
+from unnorm.runs.assess import Assessment as Assessment
+from unnorm.runs.assess import assess as assess
+from unnorm.runs.folder import Run as Run
+from unnorm.runs.folder import RunSettings as RunSettings
+from unnorm.runs.folder import Training as Training
+from unnorm.runs.prepare import Prepared as Prepared
+from unnorm.runs.prepare import prepare as prepare

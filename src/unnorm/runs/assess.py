@@ -1,0 +1,139 @@
+"""What is known about a fitted model: likelihood against baselines, mode weights, draws and their diagnostics."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unnorm.energies import (
+    AbstractEnergy,
+    AbstractNormalised,
+    FunctionEnergy,
+    GaussianMixture,
+    best_mixture,
+    fit_gaussian,
+)
+from unnorm.estimate import Estimate
+from unnorm.evaluation import defensive, expectation, log_likelihood, log_partition, mmd
+from unnorm.runs.prepare import Prepared
+from unnorm.samplers import HMC, Trace, sample
+
+#: The weights of modes are shown up to this many modes.
+MAX_MODES = 40
+
+
+@dataclass(frozen=True, eq=False)
+class References:
+    """The baselines, in unit coordinates: what a model must beat, and what its log Z is measured from."""
+
+    gaussian: AbstractNormalised
+    mixture: GaussianMixture
+    components: int
+    proposal: GaussianMixture
+
+
+def references_of(prepared: Prepared, *, seed: int) -> References:
+    """One Gaussian, and a Gaussian mixture whose size the validation rows choose."""
+    mixture, components = best_mixture(prepared.train, prepared.valid, key=jax.random.key(seed))
+    proposal = defensive(mixture, prepared.train)
+    return References(fit_gaussian(prepared.train), mixture, components, proposal)
+
+
+@dataclass(frozen=True, eq=False)
+class Assessment:
+    """Everything an assessment found; log-likelihoods are nats per row in the data's own units."""
+
+    log_z: Estimate
+    log_likelihood: Estimate
+    baselines: Mapping[str, Estimate]
+    truth: Estimate | None
+    weights: tuple[tuple[float, Estimate], ...]
+    mmd: Estimate
+    trace: Trace
+    warnings: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, without the draws."""
+        worst = self.trace.diagnostics
+        return {
+            "log_z": self.log_z.to_dict(),
+            "log_likelihood": self.log_likelihood.to_dict(),
+            "baselines": {name: value.to_dict() for name, value in self.baselines.items()},
+            "true_log_likelihood": None if self.truth is None else self.truth.to_dict(),
+            "weights": [{"truth": truth, **value.to_dict()} for truth, value in self.weights],
+            "mmd": self.mmd.to_dict(),
+            "sampler": {
+                "acceptance": float(np.mean(self.trace.acceptance)),
+                "divergences": self.trace.divergences,
+                "rhat": worst.worst_rhat,
+                "ess_bulk": worst.worst_ess_bulk,
+                "ess_tail": worst.worst_ess_tail,
+            },
+            "warnings": list(self.warnings),
+        }
+
+
+def in_unit_coordinates(energy: AbstractEnergy, prepared: Prepared) -> AbstractEnergy:
+    """An energy on the data's own units as one on standardised points (same value, not renormalised)."""
+    mean = jnp.asarray(prepared.standardiser.mean, float)
+    scale = jnp.asarray(prepared.standardiser.scale, float)
+    return FunctionEnergy(lambda z: energy(z * scale + mean), prepared.space)
+
+
+def mode_weights(
+    model: AbstractEnergy, prepared: Prepared, proposal: AbstractNormalised, *, seed: int
+) -> tuple[tuple[float, Estimate], ...]:
+    """For a problem that is a mixture: each mode's true weight, and the mass the model puts nearest to it."""
+    truth = prepared.problem.truth if prepared.problem is not None else None
+    if not isinstance(truth, GaussianMixture) or len(truth.weights) > MAX_MODES:
+        return ()
+    mean = jnp.asarray(prepared.standardiser.mean, float)
+    scale = jnp.asarray(prepared.standardiser.scale, float)
+    found = []
+    for k, weight in enumerate(np.asarray(truth.weights)):
+        share = lambda z, k=k: (truth.assign(z * scale + mean) == k).astype(float)  # noqa: E731
+        found.append((float(weight), expectation(model, share, proposal, key=jax.random.key(seed))))
+    return tuple(found)
+
+
+def assess(
+    model: AbstractEnergy,
+    prepared: Prepared,
+    rows: np.ndarray | None = None,
+    *,
+    references: References | None = None,
+    seed: int,
+    progress: bool = True,
+) -> Assessment:
+    """Judge a model on held-out rows (unit coordinates; default the run's own test rows)."""
+    rows = prepared.test if rows is None else rows
+    references = references_of(prepared, seed=seed) if references is None else references
+    volume = prepared.standardiser.log_volume
+    log_z = log_partition(model, base=references.proposal, key=jax.random.key(seed + 1))
+    exact = Estimate(0.0, 0.0, "known exactly")
+    baselines = {
+        "one Gaussian": log_likelihood(references.gaussian, rows, exact, log_volume=volume),
+        f"mixture of {references.components}": log_likelihood(references.mixture, rows, exact, log_volume=volume),
+    }
+    problem = prepared.problem
+    truth = None
+    if problem is not None and problem.truth is not None:
+        truth = log_likelihood(in_unit_coordinates(problem.truth, prepared), rows, exact)
+    chains = 64
+    start = prepared.train[np.random.default_rng(seed).integers(len(prepared.train), size=chains)]
+    trace = sample(model, HMC(), chains=chains, steps=200, start=start, key=jax.random.key(seed + 2), progress=progress)
+    thinned = trace.draws[:, :: max(1, trace.draws.shape[1] // 25)].reshape(-1, rows.shape[1])[:2000]
+    likelihood = log_likelihood(model, rows, log_z, log_volume=volume)
+    return Assessment(
+        log_z=log_z,
+        log_likelihood=likelihood,
+        baselines=baselines,
+        truth=truth,
+        weights=mode_weights(model, prepared, references.proposal, seed=seed + 3),
+        mmd=mmd(thinned, rows[:2000]),
+        trace=trace,
+        warnings=(*log_z.warnings, *trace.warnings),
+    )

@@ -1,0 +1,404 @@
+"""Laws of the noises: what is drawn has the density that is stated, and a process is what its moments say."""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from harness import breaks, holds
+from scipy.special import logsumexp
+from scipy.stats import kstest
+
+from unnorm.errors import InputError
+from unnorm.noises import (
+    KDE,
+    Blend,
+    BlendedJumps,
+    Choice,
+    DataJump,
+    Gaussian,
+    GlobalJumps,
+    Jumps,
+    OrnsteinUhlenbeck,
+    VarianceExploding,
+    VariancePreserving,
+    propose,
+)
+from unnorm.objectives import CNCE
+
+proposals = eqx.filter_jit(propose)
+
+#: A uniform sample fails a Kolmogorov-Smirnov test at this level once in 100,000 runs.
+LEVEL = 1e-5
+LEVELS = np.array([0.0, 0.05, 0.3, 0.7, 1.0])
+
+
+def centres(n: int, d: int, seed: int = 0) -> jax.Array:
+    """Two clusters of unequal size."""
+    draws = np.random.default_rng(seed).normal(size=(n, d)) * 0.4
+    draws[: n // 3] += 2.0
+    return jnp.asarray(draws, jnp.float32)
+
+
+def local_and_global(d: int, kind: type, shares=(0.6, 0.4)):
+    return kind((Gaussian(0.3), KDE(centres(50, d), 0.25, block=16)), shares)
+
+
+# Each noise, the level at which it is looked at, and a wrong reading of its density.
+DENSITIES = {
+    "gaussian": (Gaussian(0.7), 0.0, lambda y, x: Gaussian(0.77).log_prob(0.0, y, x)),
+    "exploding": (VarianceExploding(0.1, 3.0), 0.6, lambda y, x: VarianceExploding(0.1, 3.0).log_prob(0.63, y, x)),
+    # The signal not shrunk, and the variance that a rate twice too large would give.
+    "preserving": (VariancePreserving(), 0.3, lambda y, x: Gaussian(0.776).log_prob(0.0, y, x)),
+    "ornstein": (OrnsteinUhlenbeck(2.0), 0.2, lambda y, x: OrnsteinUhlenbeck(4.0).log_prob(0.2, y, x)),
+    # A variance twice too large.
+    "kde": (KDE(centres(50, 1), 0.25, block=16), 0.0, lambda y, x: KDE(centres(50, 1), 0.354).log_density(y)),
+    "blend": (local_and_global(1, Blend), 0.0, lambda y, x: local_and_global(1, Blend, (0.4, 0.6)).log_prob(0.0, y, x)),
+    "choice": (local_and_global(1, Choice), 0.0, lambda y, x: Gaussian(0.3).log_prob(0.0, y, x)),
+}
+
+
+def cumulative(log_density, points: np.ndarray) -> np.ndarray:
+    """The distribution function by the trapezoidal rule."""
+    density = np.exp(np.asarray(jax.jit(jax.vmap(log_density))(jnp.asarray(points, jnp.float32)[:, None]), np.float64))
+    steps = 0.5 * (density[1:] + density[:-1]) * np.diff(points)
+    return np.concatenate([[0.0], np.cumsum(steps)])
+
+
+@pytest.mark.parametrize("name", DENSITIES)
+def test_draws_have_the_stated_density(name):
+    """In one dimension: the density integrates to 1 and its distribution function makes the draws uniform."""
+    noise, t, wrong = DENSITIES[name]
+    x = jnp.array([0.4])
+    draws = jax.jit(jax.vmap(lambda k: noise.sample(t, x, key=k)))(jax.random.split(jax.random.key(1), 20_000))[:, 0]
+    grid = np.linspace(-14.0, 16.0, 6001)
+    right = cumulative(lambda y: noise.log_prob(t, y, x), grid)
+    assert abs(right[-1] - 1) < 1e-4
+    assert kstest(np.interp(draws, grid, right), "uniform").pvalue > LEVEL
+    # Negative control: the wrong reading is a density too, but not that of the draws.
+    false = cumulative(lambda y: wrong(y, x), grid)
+    assert abs(false[-1] - 1) < 1e-4
+    assert kstest(np.interp(draws, grid, false), "uniform").pvalue < LEVEL
+
+
+IN_SPACE = {
+    "gaussian": (Gaussian(0.7), 0.0),
+    "exploding": (VarianceExploding(0.1, 3.0), 0.6),
+    "preserving": (VariancePreserving(), 0.3),
+    "ornstein": (OrnsteinUhlenbeck(2.0), 0.2),
+    "kde": (KDE(centres(50, 3), 0.6, block=16), 0.0),
+    "blend": (Blend((Gaussian(0.7), KDE(centres(50, 3), 0.6)), (0.6, 0.4)), 0.0),
+    "choice": (Choice((Gaussian(0.7), KDE(centres(50, 3), 0.6)), (0.6, 0.4)), 0.0),
+}
+
+
+@pytest.mark.parametrize("name", IN_SPACE)
+def test_importance_weights_average_to_one(name):
+    """In three dimensions: E_q[p(y) / q(y | x)] = 1 for a density p that q covers."""
+    noise, t = IN_SPACE[name]
+    x = jnp.array([0.4, -0.2, 0.1])
+    covered = Gaussian(0.4)
+    middle = noise.alpha(t) * x if name in ("preserving", "ornstein") else jnp.zeros(3)
+
+    def weight(key, factor):
+        y = noise.sample(t, x, key=key)
+        # factor stretches the draw away from its stated density.
+        y = middle + factor * (y - middle)
+        return jnp.exp(covered.log_prob(t, y, middle) - noise.log_prob(t, y, x))
+
+    keys = jax.random.split(jax.random.key(2), 20_000)
+    weights = {factor: jax.jit(jax.vmap(lambda k, f=factor: weight(k, f)))(keys) for factor in (1.0, 1.1)}
+    assert holds(weights[1.0], 1.0)
+    assert breaks(weights[1.1], 1.0)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "exploding", "preserving", "ornstein"])
+def test_moments_are_alpha_and_sigma(name):
+    noise, t = IN_SPACE[name]
+    x = jnp.array([1.5, -2.0, 0.7])
+    draws = jax.jit(jax.vmap(lambda k: noise.sample(t, x, key=k)))(jax.random.split(jax.random.key(3), 4000))
+    alpha, sigma = float(noise.alpha(t)), float(noise.sigma(t))
+    assert holds(draws, alpha * np.asarray(x))
+    squares = (np.asarray(draws) - alpha * np.asarray(x)) ** 2
+    assert holds(squares, sigma**2)
+    # Negative control: a standard deviation taken for a variance (nowhere 1 in these cases).
+    assert breaks(squares, sigma)
+
+
+# ------------------------------------------------------------------------------------------------- processes
+
+
+def rates(noise):
+    """Drift and diffusion at the levels looked at, both ends included."""
+    return (
+        np.asarray(jax.vmap(noise.drift)(jnp.asarray(LEVELS, jnp.float32)), np.float64),
+        np.asarray(jax.vmap(noise.diffusion)(jnp.asarray(LEVELS, jnp.float32)), np.float64),
+    )
+
+
+CLOSED = {
+    # f and g as functions of t.
+    "preserving": (
+        VariancePreserving(0.1, 20.0),
+        lambda t: -(0.1 + 19.9 * t) / 2,
+        lambda t: np.sqrt(0.1 + 19.9 * t),
+    ),
+    "ornstein": (OrnsteinUhlenbeck(3.0), lambda t: -3.0 + 0 * t, lambda t: math.sqrt(6.0) + 0 * t),
+    "exploding": (
+        VarianceExploding(0.1, 5.0),
+        lambda t: 0 * t,
+        lambda t: 0.1 * 50.0**t * math.sqrt(2 * math.log(50.0)),
+    ),
+    "gaussian": (Gaussian(0.3), lambda t: 0 * t, lambda t: 0 * t),
+}
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_drift_and_diffusion_are_the_closed_forms(name):
+    noise, f, g = CLOSED[name]
+    drift, diffusion = rates(noise)
+    np.testing.assert_allclose(drift, f(LEVELS), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(diffusion, g(LEVELS), rtol=1e-4, atol=1e-6)
+    if name in ("preserving", "ornstein"):
+        # Negative control: rates a factor 2 apart, as where beta is taken for beta/2.
+        assert not np.allclose(drift, 2 * f(LEVELS), rtol=1e-2)
+        assert not np.allclose(diffusion, g(LEVELS) / math.sqrt(2), rtol=1e-2)
+
+
+@pytest.mark.parametrize("name", ["preserving", "ornstein", "exploding"])
+def test_the_process_arrives_at_its_moments(name):
+    """d alpha = f alpha dt and d variance = (2 f variance + g^2) dt, integrated from t = 0, end at alpha and sigma^2."""
+    noise = CLOSED[name][0]
+    ts = np.linspace(0.0, 1.0, 4001)
+    f = np.asarray(jax.vmap(noise.drift)(jnp.asarray(ts, jnp.float32)), np.float64)
+    g = np.asarray(jax.vmap(noise.diffusion)(jnp.asarray(ts, jnp.float32)), np.float64)
+
+    def integral(values):
+        return np.concatenate([[0.0], np.cumsum(0.5 * (values[1:] + values[:-1]) * np.diff(ts))])
+
+    def moments(f, g):
+        alpha = float(noise.alpha(0.0)) * np.exp(integral(f))
+        return alpha, alpha**2 * (float(noise.variance(0.0)) + integral(g**2 / alpha**2))
+
+    alphas = np.asarray(jax.vmap(noise.alpha)(jnp.asarray(ts, jnp.float32)))
+    variances = np.asarray(jax.vmap(noise.sigma)(jnp.asarray(ts, jnp.float32))) ** 2
+    alpha, variance = moments(f, g)
+    np.testing.assert_allclose(alpha, alphas, rtol=1e-3)
+    np.testing.assert_allclose(variance, variances, rtol=1e-3, atol=1e-6)
+    # Negative control: g^2 = (sigma^2)' + 2 f sigma^2, the sign of the second term lost; for VE, where f = 0, g a
+    # factor sqrt 2 too large.
+    lost = np.sqrt(np.maximum(g**2 + 4 * f * variances, 0)) if np.any(f) else math.sqrt(2) * g
+    assert not np.allclose(moments(f, lost)[1], variances, rtol=1e-1, atol=1e-3)
+
+
+# ------------------------------------------------------------------------------------------------- proposals
+
+
+def points(n: int, d: int, seed: int = 5) -> jax.Array:
+    return jnp.asarray(np.random.default_rng(seed).normal(size=(n, d)), jnp.float32)
+
+
+@pytest.mark.parametrize("name", [n for n in IN_SPACE if n != "choice"])
+def test_the_ratio_is_the_difference_of_the_densities(name):
+    noise, t = IN_SPACE[name]
+    xs = points(200, 3)
+    ys, ratios = proposals(noise, t, xs, key=jax.random.key(6))
+    density = jax.jit(jax.vmap(lambda y, x: noise.log_prob(t, y, x)))
+    there, back = density(ys, xs), density(xs, ys)
+    np.testing.assert_allclose(ratios, there - back, atol=1e-4)
+    if name in ("gaussian", "exploding"):
+        np.testing.assert_allclose(ratios, 0.0, atol=1e-4)
+    else:
+        # Negative control: the two directions exchanged.
+        assert not np.allclose(ratios, back - there, atol=1e-1)
+
+
+@pytest.mark.parametrize(
+    ("noise", "t"), [(VariancePreserving(), 0.1), (VariancePreserving(), 0.8), (OrnsteinUhlenbeck(2.0), 0.3)]
+)
+def test_variance_preserving_noise_is_reversible(noise, t):
+    """It is in detailed balance with N(0, I) at every level, so the ratio is (|x|^2 - |y|^2) / 2."""
+    xs = points(200, 3)
+    ys, ratios = proposals(noise, t, xs, key=jax.random.key(7))
+    expected = 0.5 * (np.sum(np.asarray(xs) ** 2, 1) - np.sum(np.asarray(ys) ** 2, 1))
+    np.testing.assert_allclose(ratios, expected, atol=1e-3)
+    assert not np.allclose(ratios, -expected, atol=1e-1)
+
+
+def test_a_jump_between_data_points_has_ratio_zero():
+    noise = GlobalJumps(0.0).fit(centres(40, 2))
+    assert isinstance(noise, DataJump)
+    xs = centres(40, 2)
+    ys, ratios = proposals(noise, 0.0, xs, key=jax.random.key(8))
+    np.testing.assert_array_equal(ratios, 0.0)
+    rows = {tuple(row) for row in np.asarray(xs).tolist()}
+    assert all(tuple(row) in rows for row in np.asarray(ys).tolist())
+    # Negative control: a KDE of the same data leaves the data points, and its ratio is not zero.
+    ys, ratios = proposals(GlobalJumps(0.3).fit(xs), 0.0, xs, key=jax.random.key(8))
+    assert not any(tuple(row) in rows for row in np.asarray(ys).tolist())
+    assert np.abs(ratios).max() > 0.1
+
+
+def test_data_jumps_are_uniform():
+    noise = DataJump(jnp.arange(5.0)[:, None])
+    ys = jax.vmap(lambda k: noise.sample(0.0, jnp.zeros(1), key=k))(jax.random.split(jax.random.key(9), 5000))
+    hits = np.asarray(ys) == np.arange(5.0)
+    assert holds(hits, 0.2)
+    # Negative control: the last point never drawn, as when a range is taken to end before it.
+    assert breaks(hits, (0.25, 0.25, 0.25, 0.25, 0.0))
+
+
+def which(ys) -> np.ndarray:
+    """How many rows of each repeat three noises made that jump to 0, 100 and 200."""
+    made = np.round(np.asarray(ys)[..., 0] / 100).astype(int)
+    return np.stack([np.bincount(row, minlength=3) for row in made])
+
+
+@pytest.mark.parametrize(
+    ("n", "shares", "expected"),
+    [(100, (0.5, 0.3, 0.2), (50, 30, 20)), (10, (1 / 3, 1 / 3, 1 / 3), (3, 4, 3)), (7, (0.9, 0.05, 0.05), (6, 1, 0))],
+)
+def test_choice_is_stratified(n, shares, expected):
+    noise = Choice((Gaussian(0.01), DataJump(jnp.full((3, 2), 100.0)), DataJump(jnp.full((3, 2), 200.0))), shares)
+    xs = jnp.zeros((n, 2))
+    keys = jax.random.split(jax.random.key(10), 8)
+    together = which(jax.jit(jax.vmap(lambda key: propose(noise, 0.0, xs, key=key)[0]))(keys))
+    np.testing.assert_array_equal(together, np.broadcast_to(expected, together.shape))
+
+    # Negative control: chosen row by row, the counts scatter.
+    def one_by_one(key):
+        return jax.vmap(lambda x, k: noise.propose(0.0, x, key=k)[0])(xs, jax.random.split(key, n))
+
+    assert len({tuple(row) for row in which(jax.jit(jax.vmap(one_by_one))(keys))}) > 1
+
+
+def test_choice_row_by_row_has_the_shares_on_average():
+    shares = (0.5, 0.3, 0.2)
+    noise = Choice((Gaussian(0.01), DataJump(jnp.full((1, 2), 100.0)), DataJump(jnp.full((1, 2), 200.0))), shares)
+    ys = jax.jit(jax.vmap(lambda k: noise.propose(0.0, jnp.zeros(2), key=k)[0]))(
+        jax.random.split(jax.random.key(11), 4000)
+    )
+    hits = np.round(np.asarray(ys)[:, :1] / 100) == np.arange(3)
+    assert holds(hits, shares)
+    assert breaks(hits, (0.45, 0.33, 0.22))
+
+
+def test_choice_has_the_ratio_of_the_chosen_noise_and_blend_that_of_the_mixture():
+    kde = KDE(centres(60, 2), 0.4)
+    parts, shares = (Gaussian(0.3), kde), (0.6, 0.4)
+    xs = points(100, 2)
+    ys, ratios = proposals(Choice(parts, shares), 0.0, xs, key=jax.random.key(12))
+    np.testing.assert_allclose(ratios[:60], 0.0, atol=1e-5)
+    density = jax.jit(jax.vmap(kde.log_density))
+    np.testing.assert_allclose(ratios[60:], density(ys[60:]) - density(xs[60:]), atol=1e-4)
+
+    # As one kernel: both densities summed, in double precision and by hand.
+    def mixture(y, x):
+        local = -0.5 * np.sum((y - x) ** 2, 1) / 0.09 - np.log(2 * np.pi * 0.09)
+        return logsumexp(np.stack([local + np.log(0.6), kde_by_hand(y, centres(60, 2), 0.4) + np.log(0.4)]), axis=0)
+
+    ys, ratios = proposals(Blend(parts, shares), 0.0, xs, key=jax.random.key(12))
+    x, y = np.asarray(xs, np.float64), np.asarray(ys, np.float64)
+    np.testing.assert_allclose(ratios, mixture(y, x) - mixture(x, y), atol=1e-3)
+    # Negative control: the two are different noises; the chosen part's ratio is not the mixture's.
+    far = np.abs(np.asarray(density(ys) - density(xs))) > 0.5
+    assert np.any(np.abs(ratios[far]) > 0.1) and np.any(np.abs(ratios[far] - (density(ys) - density(xs))[far]) > 0.1)
+
+
+def test_jumps_shares_its_local_moves_equally():
+    noise = Jumps(local=(0.01, 0.1), bandwidth=0.2, share=0.5).fit(jnp.full((9, 2), 100.0))
+    ys, _ = proposals(noise, 0.0, jnp.zeros((400, 2)), key=jax.random.key(13))
+    near = np.asarray(ys)[np.asarray(ys)[:, 0] < 50]
+    assert len(near) == 200
+    widths = near**2
+    assert holds(widths[:100], 0.01**2) and holds(widths[100:], 0.1**2)
+    assert breaks(widths[100:], 0.01**2)
+
+
+# ------------------------------------------------------------------------------------------------- the KDE
+
+
+def kde_by_hand(y, centres, bandwidth: float) -> np.ndarray:
+    y, centres = np.asarray(y, np.float64), np.asarray(centres, np.float64)
+    squared = ((y[:, None] - centres[None]) ** 2).sum(-1)
+    n, d = centres.shape
+    return (
+        logsumexp(-squared / (2 * bandwidth**2), axis=1) - math.log(n) - d * math.log(bandwidth * math.sqrt(2 * np.pi))
+    )
+
+
+@pytest.mark.parametrize("block", [1, 7, 50, 64, 2048])
+def test_kde_density_does_not_depend_on_its_blocks(block):
+    data = centres(50, 3)
+    # Near, between and far from the centres, where a plain sum of exponentials would be 0.
+    ys = jnp.concatenate([data[:10] + 0.1, points(20, 3), points(5, 3) + 40.0])
+    found = jax.jit(jax.vmap(KDE(data, 0.25, block=block).log_density))(ys)
+    np.testing.assert_allclose(found, kde_by_hand(ys, data, 0.25), rtol=2e-5, atol=2e-4)
+    # Negative control: padding counted as centres would add points at the mean.
+    padded = jnp.concatenate([data, jnp.broadcast_to(data.mean(0), (6, 3))])
+    assert np.abs(kde_by_hand(ys, padded, 0.25) - np.asarray(found)).max() > 0.1
+
+
+def test_kde_of_data_far_from_zero():
+    """Distances are expanded around the centres' mean; around zero, single precision would lose them."""
+    data = centres(50, 2) + 1000.0
+    found = jax.jit(jax.vmap(KDE(data, 0.25).log_density))(data[:10] + 0.1)
+    truth = kde_by_hand(data[:10] + 0.1, data, 0.25)
+    np.testing.assert_allclose(found, truth, atol=1e-2)
+    y, c = np.asarray(data[:10] + 0.1, np.float32), np.asarray(data, np.float32)
+    expanded = np.sum(y**2, 1)[:, None] - 2 * y @ c.T + np.sum(c**2, 1)
+    naive = logsumexp(-expanded / (2 * 0.25**2), axis=1) - math.log(50) - 2 * math.log(0.25 * math.sqrt(2 * np.pi))
+    assert np.abs(naive - truth).max() > 0.1
+
+
+# ------------------------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: KDE(centres(9, 2), 0.0),
+        lambda: KDE(centres(9, 2), -0.1),
+        lambda: KDE(centres(9, 2), math.nan),
+        lambda: KDE(centres(9, 2)[:, 0], 0.1),
+        lambda: KDE(centres(9, 2), 0.1, block=0),
+        lambda: GlobalJumps(-0.1),
+        lambda: Gaussian(0.0),
+        lambda: Gaussian(-1.0),
+        lambda: Gaussian(math.nan),
+        lambda: VarianceExploding(0.0, 1.0),
+        lambda: VarianceExploding(2.0, 1.0),
+        lambda: VariancePreserving(0.0, 1.0),
+        lambda: VariancePreserving(2.0, 1.0),
+        lambda: OrnsteinUhlenbeck(0.0),
+        lambda: Jumps(local=0.1, bandwidth=0.1, share=0.0),
+        lambda: Jumps(local=0.1, bandwidth=0.1, share=1.0),
+        lambda: Jumps(local=0.1, bandwidth=-0.1),
+        lambda: Jumps(local=0.0, bandwidth=0.1),
+        lambda: Jumps(local=(0.1, -0.1), bandwidth=0.1),
+        lambda: BlendedJumps(local=0.1, bandwidth=0.1, share=1.5),
+        lambda: BlendedJumps(local=0.1, bandwidth=0.0),
+        lambda: BlendedJumps(local=-0.1, bandwidth=0.1),
+        lambda: Choice((Gaussian(0.1),), (0.5, 0.5)),
+        lambda: Choice((Gaussian(0.1), Gaussian(0.2)), (0.5, 0.4)),
+        lambda: Blend((Gaussian(0.1), Gaussian(0.2)), (1.5, -0.5)),
+        lambda: Choice((), ()),
+        lambda: CNCE(Gaussian(0.1), draws=0),
+        lambda: DataJump(centres(9, 2)).log_prob(0.0, jnp.zeros(2), jnp.zeros(2)),
+        lambda: Blend((Gaussian(0.1), DataJump(centres(9, 2))), (0.5, 0.5)).log_prob(0.0, jnp.zeros(2), jnp.zeros(2)),
+    ],
+)
+def test_impossible_noises_are_refused_in_one_sentence(make):
+    with pytest.raises(InputError) as refusal:
+        make()
+    assert 10 < len(str(refusal.value)) < 200 and "\n" not in str(refusal.value)
+
+
+def test_possible_noises_are_not_refused():
+    KDE(centres(9, 2), 1e-3)
+    GlobalJumps(0.0)
+    Jumps(local=0.1, bandwidth=0.0, share=0.01)
+    CNCE(Gaussian(1e-6), draws=1)
+    Choice((Gaussian(0.1), Gaussian(0.2), Gaussian(0.3)), (1 / 3, 1 / 3, 1 / 3))
