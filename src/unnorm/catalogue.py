@@ -181,9 +181,7 @@ OBJECTIVES: tuple[Entry[objectives.AbstractObjective], ...] = (
 SAMPLERS: tuple[Entry[samplers.AbstractSampler], ...] = (
     Entry("nuts", "no-U-turn sampler with warm-up", NUTSOptions, lambda o, c: samplers.NUTS(**o.model_dump())),
     Entry("hmc", "Hamiltonian Monte Carlo with warm-up", HMCOptions, lambda o, c: samplers.HMC(**o.model_dump())),
-    Entry(
-        "mala", "Metropolis-adjusted Langevin with warm-up", StepOptions, lambda o, c: samplers.MALA(**o.model_dump())
-    ),
+    Entry("mala", "Metropolis-adjusted Langevin with warm-up", StepOptions, lambda o, c: samplers.MALA(o.step_size)),
     Entry("langevin", "unadjusted Langevin", LangevinOptions, _langevin),
 )
 #: What can be named in a listing but is not built from the command line: name, summary.

@@ -147,6 +147,10 @@ class FunctionEnergy(AbstractEnergy):
     function: Callable[[Point], Scalar]
     space: AbstractSpace = eqx.field(static=True)
 
+    def __init__(self, function: Callable[[Point], Scalar], space: AbstractSpace):
+        self.function = function
+        self.space = space
+
     def __call__(self, x: Point) -> Scalar:
         value = self.function(x)
         if jnp.shape(value) != ():

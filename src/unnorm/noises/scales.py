@@ -18,7 +18,7 @@ from unnorm.errors import require
 
 @dataclass(frozen=True)
 class Scales:
-    """`bandwidth` is the best of a KDE; `length` the distance over which the energy changes by about one in each axis."""
+    """`bandwidth` is the best of a KDE; over `length` along an axis the energy changes by about one."""
 
     bandwidth: float
     length: float

@@ -88,10 +88,8 @@ def settings_of(prepared: Prepared, model: Named, objective: Named, training: Tr
 def build(settings: RunSettings, prepared: Prepared) -> tuple[AbstractEnergy, Any]:
     """The model before training, and its objective."""
     context = Context(prepared.space, prepared.scales, jax.random.key(settings.seed))
-    model, objective = (
-        find(MODELS, settings.model.name, "model"),
-        find(OBJECTIVES, settings.objective.name, "objective"),
-    )
+    model = find(MODELS, settings.model.name, "model")
+    objective = find(OBJECTIVES, settings.objective.name, "objective")
     return (
         model.build(read_options(model, settings.model.options), context),
         objective.build(read_options(objective, settings.objective.options), context),
