@@ -47,19 +47,19 @@ class Entry(Generic[Built]):
 
 
 class MLPOptions(Options):
-    width: int = Field(128, ge=1)
-    depth: int = Field(3, ge=1)
-    scale: float | None = Field(None, gt=0)
+    width: int = Field(default=128, ge=1)
+    depth: int = Field(default=3, ge=1)
+    scale: float | None = Field(default=None, gt=0)
 
 
 class ResNetOptions(Options):
-    width: int = Field(128, ge=1)
-    blocks: int = Field(4, ge=1)
-    scale: float | None = Field(None, gt=0)
+    width: int = Field(default=128, ge=1)
+    blocks: int = Field(default=4, ge=1)
+    scale: float | None = Field(default=None, gt=0)
 
 
 class MixtureOptions(Options):
-    components: int = Field(8, ge=1)
+    components: int = Field(default=8, ge=1)
 
 
 def _mlp(o: MLPOptions, c: Context) -> energies.AbstractEnergy:
@@ -77,38 +77,38 @@ def _mixture(o: MixtureOptions, c: Context) -> energies.AbstractEnergy:
 
 
 class LocalOptions(Options):
-    local: float | None = Field(None, gt=0)
-    draws: int = Field(1, ge=1)
+    local: float | None = Field(default=None, gt=0)
+    draws: int = Field(default=1, ge=1)
 
 
 class GlobalOptions(Options):
-    bandwidth: float | None = Field(None, ge=0)
-    draws: int = Field(1, ge=1)
+    bandwidth: float | None = Field(default=None, ge=0)
+    draws: int = Field(default=1, ge=1)
 
 
 class JumpsOptions(Options):
     local: tuple[float, ...] | None = None
-    bandwidth: float | None = Field(None, ge=0)
-    share: float = Field(0.5, gt=0, lt=1)
-    draws: int = Field(1, ge=1)
+    bandwidth: float | None = Field(default=None, ge=0)
+    share: float = Field(default=0.5, gt=0, lt=1)
+    draws: int = Field(default=1, ge=1)
 
 
 class BlendOptions(Options):
-    local: float | None = Field(None, gt=0)
-    bandwidth: float | None = Field(None, gt=0)
-    share: float = Field(0.5, gt=0, lt=1)
-    draws: int = Field(1, ge=1)
+    local: float | None = Field(default=None, gt=0)
+    bandwidth: float | None = Field(default=None, gt=0)
+    share: float = Field(default=0.5, gt=0, lt=1)
+    draws: int = Field(default=1, ge=1)
 
 
 class DSMOptions(Options):
-    noise: float | None = Field(None, gt=0)
+    noise: float | None = Field(default=None, gt=0)
 
 
 class PCDOptions(Options):
-    step_size: float | None = Field(None, gt=0)
-    chains: int = Field(256, ge=1)
-    moves: int = Field(10, ge=1)
-    restart: float = Field(0.05, ge=0, le=1)
+    step_size: float | None = Field(default=None, gt=0)
+    chains: int = Field(default=256, ge=1)
+    moves: int = Field(default=10, ge=1)
+    restart: float = Field(default=0.05, ge=0, le=1)
 
 
 def _chosen(value: float | None, default: float) -> float:
@@ -145,19 +145,19 @@ def _pcd(o: PCDOptions, c: Context) -> objectives.PCD:
 
 
 class StepOptions(Options):
-    step_size: float = Field(0.1, gt=0)
+    step_size: float = Field(default=0.1, gt=0)
 
 
 class HMCOptions(StepOptions):
-    leapfrogs: int = Field(10, ge=1)
+    leapfrogs: int = Field(default=10, ge=1)
 
 
 class NUTSOptions(StepOptions):
-    max_doublings: int = Field(8, ge=1, le=12)
+    max_doublings: int = Field(default=8, ge=1, le=12)
 
 
 class LangevinOptions(Options):
-    step_size: float | None = Field(None, gt=0)
+    step_size: float | None = Field(default=None, gt=0)
 
 
 def _langevin(o: LangevinOptions, c: Context) -> samplers.AbstractSampler:

@@ -128,6 +128,7 @@ class OutcomeCode(StrEnum):
     COMPLETED = "completed"
     STOPPED_EARLY = "stopped early"
     DIVERGED = "diverged"
+    UNFINISHED = "unfinished"
 
 
 @dataclass(frozen=True)

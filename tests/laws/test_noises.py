@@ -169,7 +169,7 @@ def test_drift_and_diffusion_are_the_closed_forms(name):
 
 @pytest.mark.parametrize("name", ["preserving", "ornstein", "exploding"])
 def test_the_process_arrives_at_its_moments(name):
-    """d alpha = f alpha dt and d variance = (2 f variance + g^2) dt, integrated from t = 0, end at alpha and sigma^2."""
+    """alpha' = f alpha and variance' = 2 f variance + g^2, integrated from t = 0, give alpha and sigma^2 back."""
     noise = CLOSED[name][0]
     ts = np.linspace(0.0, 1.0, 4001)
     f = np.asarray(jax.vmap(noise.drift)(jnp.asarray(ts, jnp.float32)), np.float64)

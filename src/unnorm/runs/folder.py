@@ -7,6 +7,7 @@ RUN/assessment.json       what is known about the result
 RUN/report.html           the same for people
 """
 
+import hashlib
 import json
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,7 @@ from unnorm.catalogue import MODELS, OBJECTIVES, Context, find, read_options
 from unnorm.data import Standardiser
 from unnorm.energies import AbstractEnergy
 from unnorm.errors import InputError, require
+from unnorm.estimate import Outcome, OutcomeCode
 from unnorm.noises import Scales
 from unnorm.runs.prepare import Prepared, problem_named
 from unnorm.training import Fit, fit
@@ -44,12 +46,12 @@ class Named(_Frozen):
 class Training(_Frozen):
     """How long and how fast."""
 
-    steps: int = Field(5000, ge=1)
-    batch: int = Field(256, ge=1)
-    rate: float = Field(1e-3, gt=0)
-    average: float = Field(0.999, ge=0, lt=1)
-    evaluations: int = Field(50, ge=1)
-    patience: int | None = Field(None, ge=1)
+    steps: int = Field(default=5000, ge=1)
+    batch: int = Field(default=256, ge=1)
+    rate: float = Field(default=1e-3, gt=0)
+    average: float = Field(default=0.999, ge=0, lt=1)
+    evaluations: int = Field(default=50, ge=1)
+    patience: int | None = Field(default=None, ge=1)
 
 
 class RunSettings(_Frozen):
@@ -204,7 +206,38 @@ class Run:
 
     def write_json(self, name: str, content: Any) -> None:
         """A small JSON file of the run, atomically."""
-        write_atomically(self.path / name, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+        write_atomically(self.path / name, (json.dumps(content, indent=2) + "\n").encode())
+
+    def save_assessment(self, content: dict[str, Any]) -> None:
+        """Keep an assessment together with a hash of the checkpoint it is about."""
+        self.write_json("assessment.json", {"checkpoint": self._checkpoint_hash(), **content})
+
+    def saved_assessment(self) -> dict[str, Any] | None:
+        """The assessment of this very checkpoint, if one was saved."""
+        file = self.path / "assessment.json"
+        if not file.exists():
+            return None
+        try:
+            content = json.loads(file.read_text())
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"{file} is damaged; delete it and run: unnorm evaluate {self.path}") from error
+        return content if content.get("checkpoint") == self._checkpoint_hash() else None
+
+    def record(self) -> tuple[dict[str, Any], tuple[str, ...], Outcome, float]:
+        """The learning curves, events, outcome and seconds of training."""
+        arrays, notes = load_arrays(self.checkpoint)
+        history = {name.removeprefix("history/"): a for name, a in arrays.items() if name.startswith("history/")}
+        file = self.path / "outcome.json"
+        if not file.exists():
+            step = int(arrays["state.step"])
+            unfinished = Outcome(OutcomeCode.UNFINISHED, step, "training was interrupted", "Continue it with --resume.")
+            return history, tuple(notes["events"]), unfinished, 0.0
+        saved = json.loads(file.read_text())
+        seconds = saved.pop("seconds")
+        return history, tuple(notes["events"]), Outcome.from_dict(saved), seconds
+
+    def _checkpoint_hash(self) -> str:
+        return hashlib.sha256(self.checkpoint.read_bytes()).hexdigest()
 
 
 def _short(value: Any) -> str:

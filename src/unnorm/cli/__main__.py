@@ -1,0 +1,3 @@
+from unnorm.cli import main
+
+main()

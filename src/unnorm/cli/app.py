@@ -1,0 +1,171 @@
+"""The commands and their options. Each imports what it needs when it runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="Learn, sample and evaluate unnormalised models, p(x) = exp(-E(x)) / Z.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Seed = Annotated[int, typer.Option(help="Seed of every random number.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no remarks on stderr.")]
+Data = Annotated[
+    str, typer.Argument(help="A .csv, .npy, .npz or .parquet file, or a built-in name (unnorm list data).")
+]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A folder made by `unnorm fit`.")]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="Where to write.")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", help="An option of the model or objective, e.g. objective.share=0.75.")
+]
+Steps = Annotated[int, typer.Option(min=1, help="Training steps.")]
+Batch = Annotated[int, typer.Option(min=1, help="Rows per step.")]
+Rate = Annotated[float, typer.Option(help="Learning rate at its peak.")]
+ModelName = Annotated[str, typer.Option("--model", help="Which energy (unnorm list models).")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the output file.")]
+
+
+@app.command()
+def demo(out: Out = None, seed: Seed = 0, json: Json = False, quiet: Quiet = False, steps: Steps = 3000) -> None:
+    """Two modes, unequal weights: which objective finds them? Fits, compares and writes a report (about a minute)."""
+    from unnorm.cli.learn import demo_command
+
+    demo_command(out or Path("unnorm-demo"), seed, steps, json, quiet)
+
+
+@app.command()
+def fit(
+    data: Data,
+    objective: Annotated[str, typer.Option(help="How to learn (unnorm list objectives).")] = "cnce",
+    model: ModelName = "mlp",
+    out: Out = None,
+    steps: Steps = 5000,
+    batch: Batch = 256,
+    rate: Rate = 1e-3,
+    patience: Annotated[int | None, typer.Option(min=1, help="Stop after this many evaluations without gain.")] = None,
+    options: Set = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out where it stopped.")] = False,
+    report: Annotated[bool, typer.Option(help="Assess the model and write report.html.")] = True,
+    checkpoint_seconds: Annotated[float, typer.Option(min=0, help="Save at most this often.")] = 10.0,
+    seed: Seed = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fit a model to a table and save the run."""
+    from unnorm.cli.learn import fit_command
+    from unnorm.cli.options import training_settings
+
+    training = training_settings(steps=steps, batch=batch, rate=rate, patience=patience)
+    fit_command(
+        data, model, objective, training, out, options or [], resume, report, checkpoint_seconds, seed, json, quiet
+    )
+
+
+@app.command()
+def compare(
+    data: Data,
+    objectives: Annotated[str, typer.Option(help="Names with commas between, or `all`.")] = "cnce,cnce-local,dsm,pcd",
+    model: ModelName = "mlp",
+    steps: Steps = 3000,
+    batch: Batch = 256,
+    rate: Rate = 1e-3,
+    seed: Seed = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train the same model by several objectives and judge each on the same held-out rows."""
+    from unnorm.cli.learn import compare_command
+    from unnorm.cli.options import training_settings
+
+    training = training_settings(steps=steps, batch=batch, rate=rate, patience=None)
+    compare_command(data, objectives, model, training, seed, json, quiet)
+
+
+@app.command()
+def sample(
+    run: RunPath,
+    n: Annotated[int, typer.Option("-n", min=1, help="How many draws.")] = 1000,
+    out: Out = None,
+    sampler: Annotated[str, typer.Option(help="Which sampler (unnorm list samplers).")] = "nuts",
+    options: Set = None,
+    force: Force = False,
+    seed: Seed = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Draw from a fitted model, in the data's own units (.csv, .npy, .npz or .parquet; CSV on stdout without --out)."""
+    from unnorm.cli.use import sample_command
+
+    sample_command(run, n, out, sampler, options or [], force, seed, json, quiet)
+
+
+@app.command()
+def score(
+    run: RunPath,
+    data: Annotated[str, typer.Argument(help="A table with the run's columns.")],
+    out: Out = None,
+    force: Force = False,
+    seed: Seed = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Energy, log density with its error, and outlier rank of each row of a table."""
+    from unnorm.cli.use import score_command
+
+    score_command(run, data, out, force, seed, json, quiet)
+
+
+@app.command()
+def evaluate(
+    run: RunPath,
+    data: Annotated[
+        str | None, typer.Option("--data", help="Judge on this table instead of the held-out rows.")
+    ] = None,
+    seed: Seed = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Log-likelihood with its error against baselines, mode weights, sampler diagnostics."""
+    from unnorm.cli.use import evaluate_command
+
+    evaluate_command(run, data, seed, json, quiet)
+
+
+@app.command()
+def report(run: RunPath, seed: Seed = 0, json: Json = False, quiet: Quiet = False) -> None:
+    """Write report.html of a run again."""
+    from unnorm.cli.use import report_command
+
+    report_command(run, seed, json, quiet)
+
+
+@app.command(name="list")
+def list_names(
+    kind: Annotated[
+        str | None, typer.Argument(help="objectives, models, samplers, generators, noises, data ...")
+    ] = None,
+    seed: Seed = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Everything that has a name."""
+    from unnorm.cli.use import list_command
+
+    list_command(kind, json)
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    show: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    if show:
+        from unnorm import __version__
+
+        print(__version__)
+        raise typer.Exit()
