@@ -49,6 +49,7 @@ def fit(
     batch: Batch = 256,
     rate: Rate = 1e-3,
     patience: Annotated[int | None, typer.Option(min=1, help="Stop after this many evaluations without gain.")] = None,
+    evaluations: Annotated[int, typer.Option(min=1, help="How often the held-out loss is looked at.")] = 50,
     options: Set = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out where it stopped.")] = False,
     report: Annotated[bool, typer.Option(help="Assess the model and write report.html.")] = True,
@@ -61,7 +62,7 @@ def fit(
     from unnorm.cli.learn import fit_command
     from unnorm.cli.options import training_settings
 
-    training = training_settings(steps=steps, batch=batch, rate=rate, patience=patience)
+    training = training_settings(steps=steps, batch=batch, rate=rate, patience=patience, evaluations=evaluations)
     fit_command(
         data, model, objective, training, out, options or [], resume, report, checkpoint_seconds, seed, json, quiet
     )

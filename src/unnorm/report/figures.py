@@ -175,6 +175,6 @@ def some_of(rows: np.ndarray, most: int, seed: int = 0) -> np.ndarray:
     return rows[np.random.default_rng(seed).choice(len(rows), most, replace=False)]
 
 
-def decimate_bins(values: np.ndarray) -> int:
+def bins_for(values: np.ndarray) -> int:
     """How many bins a histogram of so many values deserves: few enough not to be noise."""
     return int(np.clip(round(2 * len(values) ** (1 / 3)), 10, 60))
