@@ -7,7 +7,7 @@ from runner import unnorm, write_csv
 def table(tmp_path_factory):
     """600 rows of two columns in very different units: a known Gaussian."""
     rng = np.random.default_rng(0)
-    values = rng.normal(size=(600, 2)) @ np.array([[1.0, 0.6], [0.0, 0.8]]) * np.array([100.0, 0.01]) + [1000.0, 5.0]
+    values = rng.normal(size=(600, 2)) @ np.array([[1.0, 0.6], [0.0, 0.8]]) * np.array([100.0, 0.05]) + [1000.0, 5.0]
     return write_csv(tmp_path_factory.mktemp("data") / "measurements.csv", values)
 
 

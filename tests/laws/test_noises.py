@@ -14,6 +14,7 @@ from scipy.stats import kstest
 from unnorm.errors import InputError
 from unnorm.noises import (
     KDE,
+    AbstractNoise,
     Blend,
     BlendedJumps,
     Choice,
@@ -33,6 +34,10 @@ proposals = eqx.filter_jit(propose)
 #: A uniform sample fails a Kolmogorov-Smirnov test at this level once in 100,000 runs.
 LEVEL = 1e-5
 LEVELS = np.array([0.0, 0.05, 0.3, 0.7, 1.0])
+
+
+def keys(seed: int) -> jax.Array:
+    return jax.random.split(jax.random.key(seed), 20_000)
 
 
 def centres(n: int, d: int, seed: int = 0) -> jax.Array:
@@ -72,7 +77,7 @@ def test_draws_have_the_stated_density(name):
     """In one dimension: the density integrates to 1 and its distribution function makes the draws uniform."""
     noise, t, wrong = DENSITIES[name]
     x = jnp.array([0.4])
-    draws = jax.vmap(lambda k: noise.sample(t, x, key=k))(jax.random.split(jax.random.key(1), 20_000))[:, 0]
+    draws = jax.vmap(lambda k: noise.sample(t, x, key=k))(keys(1))[:, 0]
     grid = np.linspace(-14.0, 16.0, 6001)
     right = cumulative(lambda y: noise.log_prob(t, y, x), grid)
     assert abs(right[-1] - 1) < 1e-4
@@ -107,8 +112,7 @@ def test_importance_weights_average_to_one(name):
     def weight(y):
         return jnp.exp(covered.log_prob(t, y, middle) - noise.log_prob(t, y, x))
 
-    keys = jax.random.split(jax.random.key(2), 20_000)
-    draws = jax.vmap(lambda k: noise.sample(t, x, key=k))(keys)
+    draws = jax.vmap(lambda k: noise.sample(t, x, key=k))(keys(2))
     assert holds(weight(draws), 1.0)
     # Negative control: draws stretched away from their stated density.
     assert breaks(weight(middle + 1.1 * (draws - middle)), 1.0)
@@ -118,7 +122,7 @@ def test_importance_weights_average_to_one(name):
 def test_moments_are_alpha_and_sigma(name):
     noise, t = IN_SPACE[name]
     x = jnp.array([1.5, -2.0, 0.7])
-    draws = jax.vmap(lambda k: noise.sample(t, x, key=k))(jax.random.split(jax.random.key(3), 4000))
+    draws = jax.vmap(lambda k: noise.sample(t, x, key=k))(keys(3))
     alpha, sigma = float(noise.alpha(t)), float(noise.sigma(t))
     assert holds(draws, alpha * np.asarray(x))
     squares = (np.asarray(draws) - alpha * np.asarray(x)) ** 2
@@ -243,17 +247,26 @@ def test_a_jump_between_data_points_has_ratio_zero():
 
 def test_data_jumps_are_uniform():
     noise = DataJump(jnp.arange(5.0)[:, None])
-    ys = jax.vmap(lambda k: noise.sample(0.0, jnp.zeros(1), key=k))(jax.random.split(jax.random.key(9), 5000))
+    ys = jax.vmap(lambda k: noise.sample(0.0, jnp.zeros(1), key=k))(keys(9))
     hits = np.asarray(ys) == np.arange(5.0)
     assert holds(hits, 0.2)
     # Negative control: the last point never drawn, as when a range is taken to end before it.
     assert breaks(hits, (0.25, 0.25, 0.25, 0.25, 0.0))
 
 
-def which(ys) -> np.ndarray:
-    """How many rows of each repeat three noises made that jump to 0, 100 and 200."""
-    made = np.round(np.asarray(ys)[..., 0] / 100).astype(int)
-    return np.stack([np.bincount(row, minlength=3) for row in made])
+class Shift(AbstractNoise):
+    """y = x + offset, with the offset as its ratio: a noise whose hand can be recognised."""
+
+    offset: float
+
+    def sample(self, t, x, *, key):
+        return x + self.offset
+
+    def log_prob(self, t, y, x):
+        raise TypeError("a shift has no density")
+
+    def propose(self, t, x, *, key):
+        return x + self.offset, jnp.asarray(self.offset)
 
 
 @pytest.mark.parametrize(
@@ -261,26 +274,23 @@ def which(ys) -> np.ndarray:
     [(100, (0.5, 0.3, 0.2), (50, 30, 20)), (10, (1 / 3, 1 / 3, 1 / 3), (3, 4, 3)), (7, (0.9, 0.05, 0.05), (6, 1, 0))],
 )
 def test_choice_is_stratified(n, shares, expected):
-    noise = Choice((Gaussian(0.01), DataJump(jnp.full((3, 2), 100.0)), DataJump(jnp.full((3, 2), 200.0))), shares)
-    xs = jnp.zeros((n, 2))
-    keys = jax.random.split(jax.random.key(10), 8)
-    together = which(jax.vmap(lambda key: propose(noise, 0.0, xs, key=key)[0])(keys))
-    np.testing.assert_array_equal(together, np.broadcast_to(expected, together.shape))
-
-    # Negative control: chosen row by row, the counts scatter.
-    def one_by_one(key):
-        return jax.vmap(lambda x, k: noise.propose(0.0, x, key=k)[0])(xs, jax.random.split(key, n))
-
-    assert len({tuple(row) for row in which(jax.vmap(one_by_one)(keys))}) > 1
+    """Its shares of the rows, exactly, and each row with the ratio of the noise that made it."""
+    noise = Choice((Shift(0.0), Shift(1.0), Shift(2.0)), shares)
+    ys, ratios = propose(noise, 0.0, jnp.zeros((n, 2)), key=jax.random.key(10))
+    np.testing.assert_array_equal(np.bincount(np.asarray(ys[:, 0], int), minlength=3), expected)
+    np.testing.assert_array_equal(ratios, ys[:, 0])
 
 
 def test_choice_row_by_row_has_the_shares_on_average():
     shares = (0.5, 0.3, 0.2)
-    noise = Choice((Gaussian(0.01), DataJump(jnp.full((1, 2), 100.0)), DataJump(jnp.full((1, 2), 200.0))), shares)
-    ys = jax.vmap(lambda k: noise.propose(0.0, jnp.zeros(2), key=k)[0])(jax.random.split(jax.random.key(11), 4000))
-    hits = np.round(np.asarray(ys)[:, :1] / 100) == np.arange(3)
+    noise = Choice((Shift(0.0), Shift(1.0), Shift(2.0)), shares)
+    ys, ratios = jax.vmap(lambda k: noise.propose(0.0, jnp.zeros(2), key=k))(keys(11))
+    np.testing.assert_array_equal(ratios, ys[:, 0])
+    hits = np.asarray(ys)[:, :1] == np.arange(3)
     assert holds(hits, shares)
-    assert breaks(hits, (0.45, 0.33, 0.22))
+    assert breaks(hits, (0.48, 0.31, 0.21))
+    # Negative control for the stratified version: row by row, the counts of 100 rows scatter.
+    assert len(set(hits.reshape(200, 100, 3).sum(1)[:, 0])) > 5
 
 
 def test_choice_has_the_ratio_of_the_chosen_noise_and_blend_that_of_the_mixture():

@@ -3,6 +3,7 @@
 from unnorm.evaluation.ais import ais as ais
 from unnorm.evaluation.importance import defensive as defensive
 from unnorm.evaluation.importance import expectation as expectation
+from unnorm.evaluation.importance import expectations as expectations
 from unnorm.evaluation.importance import importance as importance
 from unnorm.evaluation.likelihood import energies as energies
 from unnorm.evaluation.likelihood import log_likelihood as log_likelihood

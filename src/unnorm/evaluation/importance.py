@@ -51,6 +51,27 @@ def importance(
     return log_mean_exp_estimate(log_weights, "importance sampling")
 
 
+def expectations(
+    target: AbstractEnergy,
+    statistic: Callable[[Array], Float[Array, " k"]],
+    proposal: AbstractNormalised,
+    *,
+    draws: int = 20_000,
+    key: PRNGKeyArray,
+) -> tuple[Estimate, ...]:
+    """E_p[h(x)] = sum w h / sum w of a vector h, with the delta-method errors sqrt(sum w^2 (h - mean)^2) / sum w."""
+    xs, log_weights = weighted_draws(target, proposal, draws, key=key)
+    values = np.asarray(jax.vmap(statistic)(jnp.asarray(xs)), dtype=np.float64)
+    weights = np.exp(log_weights.astype(np.float64) - log_weights.max())
+    weights /= weights.sum()
+    means = weights @ values
+    errors = np.sqrt(weights**2 @ (values - means) ** 2)
+    diagnostics = {"samples": float(len(xs)), "effective_samples": float(1 / np.sum(weights**2))}
+    return tuple(
+        Estimate(float(m), float(e), "importance sampling", diagnostics) for m, e in zip(means, errors, strict=True)
+    )
+
+
 def expectation(
     target: AbstractEnergy,
     statistic: Callable[[Array], Float[Array, ""]],
@@ -59,15 +80,8 @@ def expectation(
     draws: int = 20_000,
     key: PRNGKeyArray,
 ) -> Estimate:
-    """E_p[h(x)] = sum w h / sum w, with the delta-method error sqrt(sum w^2 (h - mean)^2) / sum w."""
-    xs, log_weights = weighted_draws(target, proposal, draws, key=key)
-    values = np.asarray(jax.vmap(statistic)(jnp.asarray(xs)), dtype=np.float64)
-    weights = np.exp(log_weights.astype(np.float64) - log_weights.max())
-    weights /= weights.sum()
-    mean = float(np.sum(weights * values))
-    error = float(np.sqrt(np.sum(weights**2 * (values - mean) ** 2)))
-    effective = float(1 / np.sum(weights**2))
-    return Estimate(mean, error, "importance sampling", {"samples": float(len(xs)), "effective_samples": effective})
+    """E_p[h(x)] of a number h, as `expectations`."""
+    return expectations(target, lambda x: jnp.asarray(statistic(x))[None], proposal, draws=draws, key=key)[0]
 
 
 def defensive(reference: Gaussian | GaussianMixture, data: Any, share: float = 0.1) -> GaussianMixture:

@@ -14,9 +14,10 @@ from unnorm.noises.base import AbstractKernel, AbstractNoise, Scalar
 class KDE(AbstractKernel):
     """q(y | x) = (1/n) sum_i N(y; c_i, bandwidth^2 I), whatever x was.
 
-    The log density runs over the n centres in blocks with a running log-sum-exp, so memory is bounded by
-    batch x block, whatever n. Squared distances are expanded into a matrix product around the centres' mean, which is
-    what makes it fast for a batch.
+    The log density runs over the n centres in blocks, a log-sum-exp of each and one over all, so memory is bounded by
+    batch x block, whatever n. Squared distances are expanded into a matrix product, which is what makes it fast for a
+    batch, around the centres' mean, which keeps the terms that cancel small: the error is about 1e-7 of the largest
+    squared distance to that mean in bandwidths.
 
     >>> import jax.numpy as jnp
     >>> round(float(KDE(jnp.zeros((4, 1)), 1.0).log_prob(0.0, jnp.zeros(1), jnp.zeros(1))), 4)
@@ -25,28 +26,29 @@ class KDE(AbstractKernel):
 
     centres: Float[Array, "n d"]
     middle: Float[Array, " d"]
-    blocks: Float[Array, "count block d"]
-    offsets: Float[Array, "count block"]
+    blocks: Float[Array, "count d+1 block"]
     bandwidth: float = eqx.field(static=True)
 
     def __init__(self, centres: Float[Array, "n d"], bandwidth: float, *, block: int = 2048):
-        """`block` centres are looked at together."""
+        """At most `block` centres are looked at together."""
         require(centres.ndim == 2, f"a KDE needs n x d points, not shape {centres.shape}")
         require(
             bandwidth > 0, f"a KDE with bandwidth {bandwidth} has no density; use DataJump for jumps without bandwidth"
         )
         require(block > 0, f"the block size must be positive, not {block}")
         n, d = centres.shape
-        block = min(block, n)
         count = -(-n // block)
+        block = -(-n // count)
         self.centres = centres
         self.bandwidth = float(bandwidth)
         self.middle = centres.mean(0)
-        padded = jnp.pad((centres - self.middle) / bandwidth, ((0, count * block - n), (0, 0)))
-        # log kernel up to a constant of y: c.y - |c|^2/2; padding gets -inf so that it counts for nothing.
-        offsets = jnp.where(jnp.arange(count * block) < n, -0.5 * jnp.sum(padded**2, 1), -jnp.inf)
-        self.blocks = padded.reshape(count, block, d)
-        self.offsets = offsets.reshape(count, block)
+        scaled = (centres - self.middle) / bandwidth
+        # Log kernel up to a term of y alone: c.y - |c|^2/2 = (c, -|c|^2/2).(y, 1), one product and no pass to add the
+        # second term. Padding counts for nothing; its exponent is finite because a gradient may multiply it by zero.
+        rows = jnp.concatenate([scaled, -0.5 * jnp.sum(scaled**2, 1, keepdims=True)], 1)
+        padding = jnp.zeros((count * block - n, d + 1), rows.dtype).at[:, -1].set(-1e30)
+        # Transposed, so that each point's exponents lie side by side in memory, where they are summed.
+        self.blocks = jnp.concatenate([rows, padding]).reshape(count, block, d + 1).swapaxes(1, 2)
 
     def sample(self, t: Scalar, x: Float[Array, " d"], *, key: PRNGKeyArray) -> Float[Array, " d"]:
         which, spread = jax.random.split(key)
@@ -59,19 +61,11 @@ class KDE(AbstractKernel):
     def log_density(self, y: Float[Array, " d"]) -> Scalar:
         """log of the estimate at y."""
         n, d = self.centres.shape
-        point = (y - self.middle) / self.bandwidth
-
-        def add(carry, part):
-            largest, total = carry
-            exponents = part[0] @ point + part[1]
-            top = jnp.maximum(largest, jnp.max(exponents))
-            return (top, total * jnp.exp(largest - top) + jnp.sum(jnp.exp(exponents - top))), None
-
-        # A start far below any exponent rather than -inf: the difference of two infinities is not a number.
-        start = (jnp.asarray(-1e30, y.dtype), jnp.zeros((), y.dtype))
-        (largest, total), _ = jax.lax.scan(add, start, (self.blocks, self.offsets))
+        scaled = (y - self.middle) / self.bandwidth
+        point = jnp.append(scaled, 1.0)
+        parts = jax.lax.map(lambda block: jax.nn.logsumexp(point @ block), self.blocks)
         constant = math.log(n) + d * (math.log(self.bandwidth) + 0.5 * math.log(2 * math.pi))
-        return largest + jnp.log(total) - 0.5 * jnp.sum(point**2) - constant
+        return jax.nn.logsumexp(parts) - 0.5 * jnp.sum(scaled**2) - constant
 
 
 class DataJump(AbstractNoise):

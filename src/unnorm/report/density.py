@@ -14,7 +14,7 @@ from matplotlib.image import AxesImage
 
 from unnorm.energies import AbstractEnergy
 from unnorm.evaluation import energies
-from unnorm.report.figures import DATA, INK, MAP, MODEL, Picture, label_of, new_figure, some_of, styled, unique
+from unnorm.report.figures import DATA, INK, MAP, MODEL, WIDE, Picture, label_of, new_figure, some_of, styled, unique
 from unnorm.runs import Assessment, Prepared
 
 #: Lattice points along each axis, and points shown of a sample.
@@ -24,8 +24,8 @@ SHOWN = 3000
 DEPTH = 10.0
 #: Contours hold these shares of the mass.
 SHARES = (0.99, 0.9, 0.5)
-#: Axes keep one scale up to this ratio of their lengths; beyond it a plot would be a sliver.
-LONGEST = 3.0
+#: Axes keep one scale while height over width lies between these; beyond them a plot would be a sliver.
+SHAPES = (0.3, 1.8)
 
 Points = Float[np.ndarray, "n d"]
 
@@ -97,12 +97,9 @@ class Surface:
         return float(finite.max()) if finite.size else 0.0
 
 
-def surface_of(model: AbstractEnergy, prepared: Prepared, log_z: float, *, square: bool = False) -> Surface:
-    """The learnt and the true log density around the data; a `square` frame has sides of one length."""
+def surface_of(model: AbstractEnergy, prepared: Prepared, log_z: float) -> Surface:
+    """The learnt and the true log density around the data."""
     low, high = frame_of(prepared.standardiser.to_raw(prepared.train))
-    if square:
-        middle, half = (low + high) / 2, (high - low).max() / 2
-        low, high = middle - half, middle + half
     x, y = (np.linspace(low[k], high[k], GRID) for k in (0, 1))
     points = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     truth = true_log_density(prepared, points)
@@ -132,7 +129,12 @@ def fit_frame(axes: Axes, surface: Surface) -> None:
 
 
 def _one_scale(surface: Surface) -> bool:
-    return 1 / LONGEST <= np.ptp(surface.y) / np.ptp(surface.x) <= LONGEST
+    return SHAPES[0] <= np.ptp(surface.y) / np.ptp(surface.x) <= SHAPES[1]
+
+
+def shape_of(surface: Surface) -> float:
+    """Height over width of a panel that shows the surface."""
+    return float(np.ptp(surface.y) / np.ptp(surface.x)) if _one_scale(surface) else 0.9
 
 
 def _scatter(axes: Axes, points: Points, colour: str, surface: Surface) -> None:
@@ -141,9 +143,7 @@ def _scatter(axes: Axes, points: Points, colour: str, surface: Surface) -> None:
     axes.scatter(points[:, 0], points[:, 1], s=size, color=colour, alpha=0.45, linewidths=0, rasterized=True)
     levels = surface.levels()
     if levels:
-        axes.contour(
-            surface.x, surface.y, surface.model, levels=levels, colors=INK, linewidths=0.8, linestyles="solid"
-        )
+        axes.contour(surface.x, surface.y, surface.model, levels=levels, colors=INK, linewidths=0.8, linestyles="solid")
     axes.spines[:].set_visible(True)
 
 
@@ -153,7 +153,7 @@ def plane(model: AbstractEnergy, prepared: Prepared, assessment: Assessment) -> 
     surface = surface_of(model, prepared, assessment.log_z.value)
     rows, draws = prepared.standardiser.to_raw(prepared.train), raw_draws(prepared, assessment)
     data, drawn = some_of(rows, SHOWN), some_of(draws, SHOWN)
-    figure = _draw_plane(surface, prepared, (data, len(rows)), (drawn, len(draws)))
+    figure = _draw_plane(surface, prepared, data, drawn)
     names = unique(prepared.columns, ("what", "log_density", "true_log_density"))
     points = np.concatenate([surface.points, data, drawn])
     columns = {
@@ -171,12 +171,18 @@ def plane(model: AbstractEnergy, prepared: Prepared, assessment: Assessment) -> 
         columns,
         alt=f"Learnt density of {prepared.columns[0]} and {prepared.columns[1]}"
         f"{'' if truth is None else ' beside the true density'}, with data and draws.",
-        caption=_caption(surface, draws),
+        caption=f"{len(data):,} of {len(rows):,} rows and {len(drawn):,} of {len(draws):,} draws. "
+        + _caption(surface, draws, assessment.log_z.stderr),
     )
 
 
-def _caption(surface: Surface, draws: Points) -> str:
-    mass = f"The frame holds {surface.mass(surface.model):.3f} of the learnt mass"
+def mass_in_words(mass: float, log_z_error: float) -> str:
+    """How much of the learnt mass a frame holds; where it is more than 1, log Z is off."""
+    return f"The frame holds {mass:.3f} ± {mass * log_z_error:.3f} of the learnt mass"
+
+
+def _caption(surface: Surface, draws: Points, log_z_error: float) -> str:
+    mass = mass_in_words(surface.mass(surface.model), log_z_error)
     if surface.truth is not None:
         mass += f" and {surface.mass(surface.truth):.3f} of the true one"
     beyond = outside(draws, np.array([surface.x[0], surface.y[0]]), np.array([surface.x[-1], surface.y[-1]]))
@@ -187,20 +193,19 @@ def _caption(surface: Surface, draws: Points) -> str:
     )
 
 
-def _draw_plane(surface: Surface, prepared: Prepared, data: tuple[Points, int], drawn: tuple[Points, int]) -> Figure:
-    ratio = float(np.ptp(surface.y) / np.ptp(surface.x)) if _one_scale(surface) else 0.9
+def _draw_plane(surface: Surface, prepared: Prepared, data: Points, drawn: Points) -> Figure:
+    ratio = shape_of(surface)
     panels: list[tuple[str, np.ndarray]] = [("learnt", surface.model)]
     if surface.truth is not None:
         panels.insert(0, ("true", surface.truth))
     count = 1 + len(panels)
     # As wide as the page, unless the panels would then be taller than it is comfortable to look at.
-    wide = min((10.4 - 0.8) / count, 4.2 / ratio)
+    wide = min((WIDE - 0.8) / count, max(4.0 / ratio, 2.3))
     figure = new_figure(wide * count + 0.8, 2 * (wide * 0.93 * ratio + 0.62))
     axes = figure.subplots(2, count, sharex=True, sharey=True, squeeze=False)
-    for line, (what, colour, (points, total)) in enumerate((("Data", DATA, data), ("Draws", MODEL, drawn))):
+    for line, (what, colour, points) in enumerate((("Data", DATA, data), ("Draws", MODEL, drawn))):
         _scatter(axes[line, 0], points, colour, surface)
-        shown = f"{len(points):,}" if len(points) == total else f"{len(points):,} of {total:,}"
-        axes[line, 0].set_title(f"{what} ({shown})")
+        axes[line, 0].set_title(what)
         axes[line, 0].set_ylabel(label_of(prepared.columns[1]))
         image = None
         for column, (kind, values) in enumerate(panels, 1):
@@ -214,4 +219,5 @@ def _draw_plane(surface: Surface, prepared: Prepared, data: tuple[Points, int], 
         axes[1, column].set_xlabel(label_of(prepared.columns[0]))
     for panel in axes.flat:
         fit_frame(panel, surface)
+        panel.locator_params(nbins=5)
     return figure

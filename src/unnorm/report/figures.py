@@ -32,8 +32,10 @@ MAP = "viridis"
 #: Pixels per inch on a page, and the factor by which files are finer than that.
 DPI = 100
 FINER = 2
+#: The width of the page in inches.
+WIDE = 10.2
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 10,
@@ -48,7 +50,7 @@ STYLE = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.axisbelow": True,
-    "axes.formatter.limits": (-4, 5),
+    "axes.formatter.limits": (-4, 6),
     "axes.formatter.useoffset": False,
     "xtick.labelsize": 9,
     "ytick.labelsize": 9,
@@ -122,9 +124,7 @@ class Picture:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self.columns)
-        writer.writerows(
-            [_cell(value) for value in row] for row in zip(*map(list, self.columns.values()), strict=True)
-        )
+        writer.writerows([_cell(value) for value in row] for row in zip(*map(list, self.columns.values()), strict=True))
         return text.getvalue().encode()
 
     def save(self, folder: Path) -> bytes:
@@ -177,4 +177,4 @@ def some_of(rows: np.ndarray, most: int, seed: int = 0) -> np.ndarray:
 
 def bins_for(values: np.ndarray) -> int:
     """How many bins a histogram of so many values deserves: few enough not to be noise."""
-    return int(np.clip(round(2 * len(values) ** (1 / 3)), 10, 60))
+    return int(np.clip(round(3.5 * len(values) ** (1 / 3)), 10, 80))

@@ -6,12 +6,13 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from unnorm.energies import AbstractEnergy
-from unnorm.report.density import frame_of, log_density, outside, plane, raw_draws, true_log_density
+from unnorm.report.density import frame_of, log_density, mass_in_words, outside, plane, raw_draws, true_log_density
 from unnorm.report.figures import (
     DATA,
     INK,
     MODEL,
     TRUTH,
+    WIDE,
     Picture,
     bins_for,
     label_of,
@@ -46,7 +47,7 @@ def curve(model: AbstractEnergy, prepared: Prepared, assessment: Assessment) -> 
     edges = np.linspace(low[0], high[0], bins_for(rows) + 1)
     heights = {"data": _heights(rows[:, 0], edges), "draws": _heights(draws[:, 0], edges)}
     where = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, len(edges) - 2)
-    figure = new_figure(8.6, 3.8)
+    figure = new_figure(WIDE, 4.2)
     axes = figure.subplots()
     axes.stairs(heights["data"], edges, fill=True, color=DATA, alpha=0.3, label=f"data ({len(rows):,} rows)")
     axes.stairs(heights["draws"], edges, color=MODEL, alpha=0.6, linewidth=1.0, label=f"draws ({len(draws):,})")
@@ -73,7 +74,7 @@ def curve(model: AbstractEnergy, prepared: Prepared, assessment: Assessment) -> 
         figure,
         columns,
         alt=f"Learnt density of {prepared.columns[0]} over the histogram of the data.",
-        caption=f"The frame holds {mass:.3f} of the learnt mass; {beyond:,} of {len(draws):,} draws lie outside it.",
+        caption=f"{mass_in_words(mass, assessment.log_z.stderr)}; {beyond:,} of {len(draws):,} draws lie outside it.",
     )
 
 

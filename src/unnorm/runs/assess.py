@@ -17,7 +17,7 @@ from unnorm.energies import (
     fit_gaussian,
 )
 from unnorm.estimate import Estimate
-from unnorm.evaluation import defensive, expectation, log_likelihood, log_partition, mmd
+from unnorm.evaluation import defensive, expectations, log_likelihood, log_partition, mmd
 from unnorm.runs.prepare import Prepared
 from unnorm.samplers import HMC, Trace, sample
 
@@ -92,11 +92,12 @@ def mode_weights(
         return ()
     mean = jnp.asarray(prepared.standardiser.mean, float)
     scale = jnp.asarray(prepared.standardiser.scale, float)
-    found = []
-    for k, weight in enumerate(np.asarray(truth.weights)):
-        share = lambda z, k=k: (truth.assign(z * scale + mean) == k).astype(float)  # noqa: E731
-        found.append((float(weight), expectation(model, share, proposal, key=jax.random.key(seed))))
-    return tuple(found)
+
+    def nearest(z):
+        return jax.nn.one_hot(truth.assign(z * scale + mean), len(truth.weights))
+
+    learnt = expectations(model, nearest, proposal, key=jax.random.key(seed))
+    return tuple(zip((float(w) for w in np.asarray(truth.weights)), learnt, strict=True))
 
 
 def assess(

@@ -3,6 +3,7 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -14,7 +15,7 @@ from unnorm.samplers.base import AbstractGradientSampler, Info
 def positive(value: float | Array, what: str) -> Array:
     """The value as an array, refused unless positive (a traced value cannot be looked at, and passes)."""
     if not isinstance(value, Tracer):
-        require(bool(jnp.all(jnp.asarray(value) > 0)), f"{what} must be positive, not {value}")
+        require(bool(np.all(np.asarray(value) > 0)), f"{what} must be positive, not {value}")
     return jnp.asarray(value, float)
 
 

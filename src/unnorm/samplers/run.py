@@ -58,10 +58,16 @@ def _start(target: AbstractEnergy, chains: int, key: PRNGKeyArray) -> Array:
     raise InputError(f"chains on {target.space} need starting points; pass start=")
 
 
+_energies_of = eqx.filter_jit(lambda target, xs: jax.vmap(target)(xs))
+
+
 def _check_start(target: AbstractEnergy, start: Array) -> None:
+    if isinstance(target.space, Real | Binary):
+        expected, given = target.space.shape, start.shape[1:]
+        require(given == expected, f"a starting point on {target.space} has shape {expected}, not {given}")
     shape = jax.eval_shape(target, start[0]).shape
     require(shape == (), f"an energy returns one number per point, but this one returned shape {shape}")
-    energies = jax.vmap(target)(start)
+    energies = _energies_of(target, start)
     bad = int(jnp.sum(~jnp.isfinite(energies)))
     require(
         bad == 0,
@@ -142,6 +148,8 @@ def sample(
     require_divisible(chains, "chains")
     start_key, warm_key, key = jax.random.split(key, 3)
     xs = _start(target, chains, start_key) if start is None else jnp.asarray(start)
+    if target.space.continuous:
+        xs = xs.astype(float)  # whole numbers have no gradient
     require(len(xs) == chains, f"{chains} chains need {chains} starting points, not {len(xs)}")
     _check_start(target, xs)
     per_chain = isinstance(sampler, AbstractAdaptiveSampler)
@@ -162,7 +170,7 @@ def sample(
             states, part, accept, diverged = _advance(
                 sampler, per_chain, target, states, _counts(first, count, thin), key, size
             )
-            draws.append(np.asarray(part[:count]))
+            draws.append(np.asarray(part)[:count])
             accepted += np.asarray(accept)
             divergences += int(diverged)
             advance(count)

@@ -57,7 +57,7 @@ def to_arrays(tree: Any) -> dict[str, np.ndarray]:
     """Every array of a tree under the name of its path; random keys as their data."""
     leaves = jax.tree_util.tree_leaves_with_path(eqx.filter(tree, eqx.is_array))
     return {
-        jax.tree_util.keystr(path): np.ascontiguousarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+        jax.tree_util.keystr(path): np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf, order="C")
         for path, leaf in leaves
     }
 

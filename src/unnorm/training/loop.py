@@ -197,15 +197,13 @@ def fit(
             # Chunks end at multiples of `chunk`, wherever a resumed run begins.
             count = min(chunk - before % chunk, steps - before)
             moved, loss, bad = run_steps(recipe, run.state, data, jnp.asarray(count))
-            if int(bad) >= 0 or not bool(all_finite(moved.weights)):
+            held_out = math.nan if valid is None else float(held_out_loss(recipe, moved.average, moved, valid))
+            sound = int(bad) < 0 and bool(all_finite(moved.weights)) and (valid is None or math.isfinite(held_out))
+            if not sound:
                 _roll_back(run, int(bad) if int(bad) >= 0 else int(moved.step))
                 diverged = int(run.state.retries) > MAX_RETRIES
                 advance(int(run.state.step) - before)
                 continue
-            run.state = moved
-            held_out = math.nan
-            if valid is not None:
-                held_out = float(held_out_loss(recipe, moved.average, moved, valid))
             run.state = _keep_best(moved, held_out if judged else -float(moved.step))
             stopped = patience is not None and judged and int(run.state.stale) >= patience
             run.good = run.state
