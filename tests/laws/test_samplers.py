@@ -157,7 +157,7 @@ class ReversedGibbs(Wrong):
 
 # Each exact sampler beside the same moves without what makes them exact. Steps are long, so that mistakes show.
 EXACT = {
-    "MALA": (MALA(0.15), (Langevin(0.15), SymmetricMALA(0.15))),
+    "MALA": (MALA(0.2), (Langevin(0.2), SymmetricMALA(0.2))),
     "HMC": (HMC(0.45, leapfrogs=5), (UncheckedHMC(0.45, leapfrogs=5),)),
     "NUTS": (NUTS(0.45, max_doublings=5), ()),
 }
@@ -168,10 +168,10 @@ EXACT = {
 def test_chains_from_exact_draws_keep_the_moments(problem, name):
     target, moments, truth = TARGETS[problem]
     sampler, wrong = EXACT[name]
-    xs = target.samples(1000, key=jax.random.key(1))
+    xs = target.samples(4000, key=jax.random.key(1))
 
     def averages(sampler, inverse_temperature=1.0):
-        draws = walk(sampler, inverse_temperature * target, xs, 60, jax.random.key(2))
+        draws = walk(sampler, inverse_temperature * target, xs, 40, jax.random.key(2))
         return moments(np.asarray(draws, np.float64)).mean(axis=1)
 
     assert holds(averages(sampler), truth)

@@ -45,14 +45,13 @@ def write_demo_report(path: Path, demo: Comparison) -> Path:
     require(d == 2, f"a comparison is drawn in the plane, but {demo.prepared.source} has {d} columns")
     path.mkdir(parents=True, exist_ok=True)
     names = list(demo.fits)
-    usable = [demo.fits[name].outcome.ok for name in names]
     first = demo.assessments[names[0]]
     reached = {name: assessment.log_likelihood for name, assessment in demo.assessments.items()}
     page = render(
         "demo.html.j2",
         title=f"{demo.prepared.source}: {' against '.join(names)}",
         verdict=demo.verdict,
-        tone="good" if all(usable) else "open" if any(usable) else "bad",
+        tone="plain" if any(fit.outcome.ok for fit in demo.fits.values()) else "bad",
         densities=show(densities(demo), path),
         comparison=_comparison(demo),
         comparison_note=_comparison_note(demo),

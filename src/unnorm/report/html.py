@@ -149,7 +149,7 @@ def duration(seconds: float) -> str:
     """Seconds as people say them.
 
     >>> duration(3.21), duration(75), duration(7300)
-    ('3.2 s', '1 min 15 s', '2 h 2 min')
+    ('3.2 s', '1 min 15 s', '2 h 1 min')
     """
     if seconds < 10:
         return f"{seconds:.1f} s"
@@ -242,7 +242,7 @@ def _likelihood_note(assessment: Assessment, differences: Mapping[str, Estimate]
         errors = "Errors of differences are paired: taken row by row, with that of log Z added."
     elif paired:
         errors = (
-            f"The error of the difference to {', '.join(paired)} is paired (row by row, with that of log Z added); "
+            f"The error of the difference to {' and '.join(paired)} is paired (row by row, with that of log Z added); "
             "the others combine both errors as if they were independent, which overstates them."
         )
     else:
