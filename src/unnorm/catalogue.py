@@ -90,6 +90,7 @@ class JumpsOptions(Options):
     local: tuple[float, ...] | None = None
     bandwidth: float | None = Field(default=None, ge=0)
     share: float = Field(default=0.5, gt=0, lt=1)
+    wide: float = Field(default=0.1, ge=0, lt=1)
     draws: int = Field(default=1, ge=1)
 
 
@@ -117,7 +118,8 @@ def _chosen(value: float | None, default: float) -> float:
 
 def _cnce(o: JumpsOptions, c: Context) -> objectives.CNCE:
     local = o.local or (0.5 * c.scales.step, c.scales.step, 2 * c.scales.step)
-    noise = noises.Jumps(local=local, bandwidth=_chosen(o.bandwidth, c.scales.bandwidth), share=o.share)
+    bandwidth = _chosen(o.bandwidth, c.scales.bandwidth)
+    noise = noises.Jumps(local=local, bandwidth=bandwidth, share=o.share, wide=o.wide)
     return objectives.CNCE(noise, draws=o.draws)
 
 
@@ -166,7 +168,7 @@ def _langevin(o: LangevinOptions, c: Context) -> samplers.AbstractSampler:
 
 MODELS: tuple[Entry[energies.AbstractEnergy], ...] = (
     Entry("mlp", "multilayer perceptron energy", MLPOptions, _mlp),
-    Entry("resnet", "residual network energy (seed 000)", ResNetOptions, _resnet),
+    Entry("resnet", "residual network energy", ResNetOptions, _resnet),
     Entry("gaussian", "one Gaussian", Options, lambda o, c: energies.standard_gaussian(c.space.size)),
     Entry("mixture", "Gaussian mixture with free weights, means and covariances", MixtureOptions, _mixture),
 )
@@ -192,14 +194,15 @@ NOISES = (
     ("OrnsteinUhlenbeck", "dX = -X dt + sqrt(2) dB"),
     ("KDE", "kernel density estimate of the data"),
     ("DataJump", "another data point"),
-    ("Jumps", "local moves and global jumps, chosen per point (seed 000)"),
+    ("Independent", "draws of any normalised density"),
+    ("Jumps", "local moves and global jumps, chosen per point"),
     ("BlendedJumps", "the same as one kernel"),
 )
 GENERATORS = (
     ("LangevinCorrector", "Langevin at each level: annealed Langevin"),
     ("Then", "one transition after another"),
 )
-EXPERIMENTS = (("demo", "seed 000, Figure 1: which objective finds the weights of two modes?"),)
+EXPERIMENTS = (("demo", "two modes, unequal weights: which objective finds them?"),)
 
 
 def listing() -> dict[str, list[tuple[str, str]]]:

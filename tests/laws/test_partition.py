@@ -108,7 +108,7 @@ def test_log_z_and_its_stated_error(method, problem):
     found = repeated(method, problem)
     assert all(estimate.method == method and estimate.warnings == () for estimate in found)
     # log of a mean lies below the log of its expectation by half a squared relative error.
-    bias = np.mean([estimate.stderr**2 for estimate in found])
+    bias = np.mean([estimate.stderr**2 for estimate in found]) / 2
     assert holds([estimate.value for estimate in found], truth, bias)
     assert covers(found, truth)
     assert not covers(halved(found), truth)
@@ -127,8 +127,8 @@ def test_log_z_covers_at_the_nominal_rate(method, problem):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_log_z_of_a_larger_gaussian(method):
-    root = np.tril(np.random.default_rng(0).normal(size=(6, 6)), -1) / 3 + np.diag([0.8, 1.0, 1.5, 2.0, 1.2, 1.0])
-    precision, base = root @ root.T, un.energies.standard_gaussian(6, 1.2)
+    root = np.tril(np.random.default_rng(0).normal(size=(8, 8)), -1) / 4 + np.diag([0.8, 1, 1.5, 2, 1.2, 1, 1, 0.9])
+    precision, base = root @ root.T, un.energies.standard_gaussian(8, 1.2)
     target = quadratic_energy(precision)
     if method == "AIS":
         estimate = ais(target, base, key=jax.random.key(2))
@@ -137,7 +137,7 @@ def test_log_z_of_a_larger_gaussian(method):
     assert near(estimate, quadratic_truth(precision))
     assert estimate.stderr < 0.1
     # Negative control: without the factors of 2 pi.
-    assert not near(estimate, quadratic_truth(precision) - 3 * math.log(2 * math.pi))
+    assert not near(estimate, quadratic_truth(precision) - 4 * math.log(2 * math.pi))
 
 
 def neural_energy() -> un.energies.AbstractEnergy:
@@ -148,17 +148,17 @@ def neural_energy() -> un.energies.AbstractEnergy:
 
 def test_log_z_of_a_neural_energy_agrees_with_quadrature():
     energy = neural_energy()
-    axis, step = np.linspace(-8, 8, 641, retstep=True)
+    axis, step = np.linspace(-8, 8, 321, retstep=True)
     grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
     heights = np.exp(-un.evaluation.energies(energy, jnp.asarray(grid)))
     truth = math.log(heights.sum() * step**2)
     # The rule has converged: on every second point it says the same.
-    coarse = heights.reshape(641, 641)[::2, ::2].sum() * (2 * step) ** 2
+    coarse = heights.reshape(321, 321)[::2, ::2].sum() * (2 * step) ** 2
     assert abs(math.log(coarse) - truth) < 1e-6
     base = un.energies.standard_gaussian(2, 2.0)
     found = [
         importance(energy, base, key=jax.random.key(4)),
-        ais(energy, base, key=jax.random.key(5)),
+        ais(energy, base, levels=50, key=jax.random.key(5)),
         un.log_partition(energy, key=jax.random.key(6)),
     ]
     for estimate in found:
@@ -171,7 +171,8 @@ def test_log_z_of_a_target_with_a_wall():
     """exp(-|x|^2 / 2) where x_1 > 0 and nothing elsewhere: log Z = log pi. Infinite energies are weights of zero."""
     target = un.energies.FunctionEnergy(lambda x: jnp.where(x[0] > 0, 0.5 * x @ x, jnp.inf), Real((2,)))
     base = un.energies.standard_gaussian(2, 1.5)
-    for estimate in (importance(target, base, key=jax.random.key(7)), ais(target, base, key=jax.random.key(8))):
+    found = [importance(target, base, key=jax.random.key(7)), ais(target, base, levels=40, key=jax.random.key(8))]
+    for estimate in found:
         assert near(estimate, math.log(math.pi))
         assert not near(estimate, math.log(2 * math.pi))
 
@@ -191,15 +192,18 @@ def annealed(mistake: str | None) -> np.ndarray:
         return BASE(x) - target(x)
 
     def one(key):
-        start, *keys = jax.random.split(key, len(BETAS))
-        x, log_weight = BASE.sample(key=start), 0.0
-        for b, previous, key in zip(BETAS[1:], BETAS[:-1], keys, strict=True):
+        start, key = jax.random.split(key)
+
+        def level(carry, inputs):
+            x, log_weight = carry
+            b, previous, key = inputs
             energy = (1 - b) * BASE + b * target
             moved = sampler.position(sampler.step(energy, sampler.init(energy, x), key=key)[0])
             change = b if mistake == "not the difference" else b - previous
-            log_weight = log_weight + change * slope(moved if mistake == "after the move" else x)
-            x = moved
-        return log_weight
+            return (moved, log_weight + change * slope(moved if mistake == "after the move" else x)), None
+
+        inputs = (BETAS[1:], BETAS[:-1], jax.random.split(key, len(BETAS) - 1))
+        return jax.lax.scan(level, (BASE.sample(key=start), jnp.zeros(())), inputs)[0][1]
 
     log_weights = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(9), 40_000))
     return np.exp(np.asarray(log_weights, np.float64) - truth)
@@ -230,12 +234,15 @@ def test_annealing_does_not_depend_on_units():
 
 def test_levels_go_where_the_path_changes():
     """A base narrower than its target changes fastest at the target's end: levels placed for a wide one do not do."""
-    target, base = quadratic_energy(np.eye(2) / 9), un.energies.standard_gaussian(2, 0.5)
-    options = {"chains": 512, "levels": 100, "key": jax.random.key(12)}
-    placed = ais(target, base, **options)
-    assert near(placed, quadratic_truth(np.eye(2) / 9))
-    given = ais(target, base, betas=jnp.linspace(0, 1, 101) ** 2, **options)
-    assert placed.diagnostics["effective_samples"] > 1.5 * given.diagnostics["effective_samples"]
+    target, base = quadratic_energy(np.eye(2) / 9), un.energies.standard_gaussian(2, 0.8)
+    truth = quadratic_truth(np.eye(2) / 9)
+    keys = jax.random.split(jax.random.key(12), 20)
+
+    def errors(betas):
+        found = [ais(target, base, betas=betas, chains=256, levels=40, key=k) for k in keys]
+        return np.sqrt(np.mean([(estimate.value - truth) ** 2 for estimate in found]))
+
+    assert errors(None) < 0.7 * errors(jnp.linspace(0, 1, 41) ** 2)
 
 
 def test_annealing_refuses_what_it_cannot_do():
@@ -276,9 +283,9 @@ def test_log_partition_anneals_when_the_weights_collapse():
 
 
 def test_log_partition_says_when_nothing_worked():
-    """A target 10,000 times narrower than its base, in 10 dimensions: 200 levels are not enough."""
-    target = quadratic_energy(1e8 * np.eye(10))
-    estimate = un.log_partition(target, base=un.energies.standard_gaussian(10), key=jax.random.key(15))
+    """A target 10,000 times narrower than its base, in 8 dimensions: 200 levels are not enough."""
+    target = quadratic_energy(1e8 * np.eye(8))
+    estimate = un.log_partition(target, base=un.energies.standard_gaussian(8), key=jax.random.key(15))
     assert estimate.method == "AIS" and estimate.diagnostics["effective_samples"] < 100
     assert len(estimate.warnings) == 1 and "the stated error is too small" in estimate.warnings[0]
 
@@ -337,7 +344,7 @@ def test_log_likelihood_adds_both_errors(rows, draws, dominates):
     truth = -0.5 * square - log_z
     repeats = likelihoods(rows, draws)
     found = [un.log_likelihood(target, data, z) for data, z in repeats]
-    bias = np.mean([z.stderr**2 for _, z in repeats])
+    bias = np.mean([z.stderr**2 for _, z in repeats]) / 2
     assert holds([estimate.value for estimate in found], truth, bias)
     assert covers(found, truth)
     # Negative control: the error that dominates, left out.

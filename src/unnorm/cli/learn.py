@@ -5,7 +5,7 @@ from pathlib import Path
 
 from unnorm.catalogue import OBJECTIVES, find
 from unnorm.cli.options import named, parse_options
-from unnorm.cli.output import emit_json, emit_table, note, warn
+from unnorm.cli.output import emit_json, emit_table, note, warn, write_json
 from unnorm.errors import require
 from unnorm.experiments import run_demo
 from unnorm.report import write_demo_report, write_report
@@ -26,6 +26,7 @@ def demo_command(out: Path, seed: int, steps: int, as_json: bool, quiet: bool) -
     out.mkdir(parents=True, exist_ok=True)
     report = write_demo_report(out, result)
     content = {**result.to_dict(), "report": str(report), "seconds": time.monotonic() - began}
+    write_json(out / "demo.json", content)
     if as_json:
         emit_json(content)
         return
@@ -88,7 +89,8 @@ def fit_command(
     warn(fitted.events if fitted.outcome.ok else [*fitted.events, str(fitted.outcome)])
     if report and fitted.outcome.ok:
         note("Assessing the model ...", quiet=quiet)
-        assessment = assess(fitted.model, prepared, seed=seed, progress=not quiet)
+        references = references_of(prepared, seed=seed)
+        assessment = assess(fitted.model, prepared, references=references, seed=seed, progress=not quiet)
         run.save_assessment(assessment.to_dict())
         page = write_report(
             run.path,
@@ -100,6 +102,7 @@ def fit_command(
             model=fitted.model,
             assessment=assessment,
             seconds=fitted.seconds,
+            references=references,
         )
         content |= {"assessment": assessment.to_dict(), "report": str(page)}
         if not as_json:

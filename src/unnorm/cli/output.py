@@ -13,9 +13,21 @@ import numpy as np
 from unnorm.errors import InputError, require
 
 
+def json_text(content: Any) -> str:
+    """JSON for people and programs. A number that is not finite becomes null, since JSON has no name for it."""
+    return json.dumps(_plain(content), indent=2, allow_nan=False)
+
+
 def emit_json(content: Any) -> None:
-    """The one JSON document on stdout. A number that is not finite becomes null, since JSON has no name for it."""
-    print(json.dumps(_plain(content), indent=2, allow_nan=False))
+    """The one JSON document on stdout."""
+    print(json_text(content))
+
+
+def write_json(path: Path, content: Any) -> None:
+    """The same in a file."""
+    from unnorm.training.checkpoint import write_atomically
+
+    write_atomically(path, (json_text(content) + "\n").encode())
 
 
 def _plain(value: Any) -> Any:

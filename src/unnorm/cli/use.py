@@ -158,7 +158,8 @@ def report_command(path: Path, seed: int, as_json: bool, quiet: bool) -> None:
     """Assess again and rewrite the report."""
     run = Run.open(path)
     history, events, outcome, seconds = run.record()
-    assessment = assess(run.model, run.prepared, seed=seed, progress=not quiet)
+    references = references_of(run.prepared, seed=seed)
+    assessment = assess(run.model, run.prepared, references=references, seed=seed, progress=not quiet)
     run.save_assessment(assessment.to_dict())
     page = write_report(
         run.path,
@@ -170,6 +171,7 @@ def report_command(path: Path, seed: int, as_json: bool, quiet: bool) -> None:
         model=run.model,
         assessment=assessment,
         seconds=seconds,
+        references=references,
     )
     emit_json({"report": str(page)}) if as_json else print(f"Report: {page}")
 

@@ -26,6 +26,20 @@ def fit_gaussian(data: Any, ridge: float = 1e-6) -> Gaussian:
     return gaussian(data.mean(0), covariance)
 
 
+def moment_gaussian(data: Float[Array, "n d"], widen: float = 1.0, ridge: float = 1e-6) -> Gaussian:
+    """The Gaussian with the data's mean and `widen` times its standard deviations, inside compiled code too."""
+    offset = data - data.mean(0)
+    covariance = widen**2 * offset.T @ offset / len(data)
+    covariance = covariance + ridge * jnp.trace(covariance) / len(covariance) * jnp.eye(len(covariance))
+    return Gaussian(data.mean(0), _packed(covariance))
+
+
+def _packed(covariance: Float[Array, "d d"]) -> Float[Array, "d d"]:
+    """The packed precision factor of a covariance."""
+    lower = jnp.linalg.cholesky(jnp.linalg.inv(covariance))
+    return jnp.tril(lower, -1) + jnp.diag(jnp.log(jnp.diagonal(lower)))
+
+
 def _spread_seeds(data: Array, k: int, key: PRNGKeyArray) -> Array:
     """k-means++: each next centre is a data point drawn with probability proportional to its squared distance."""
     first, rest = jax.random.split(key)
@@ -42,11 +56,7 @@ def _spread_seeds(data: Array, k: int, key: PRNGKeyArray) -> Array:
 
 
 def _mixture(weights: Array, means: Array, covariances: Array) -> GaussianMixture:
-    def pack(covariance):
-        lower = jnp.linalg.cholesky(jnp.linalg.inv(covariance))
-        return jnp.tril(lower, -1) + jnp.diag(jnp.log(jnp.diagonal(lower)))
-
-    return GaussianMixture(jnp.log(weights), means, jax.vmap(pack)(covariances))
+    return GaussianMixture(jnp.log(weights), means, jax.vmap(_packed)(covariances))
 
 
 @eqx.filter_jit

@@ -20,7 +20,7 @@ class NeuralEnergy(AbstractEnergy):
     """E(x) = (exp(a) |x|^2 / 2 + network(x)) / s^2.
 
     `scale` s is the length over which the density changes: energies to be learnt are of order 1/s^2, and dividing by it
-    keeps the network's own output of order one (see `noises.local_scale`). `a` is learnt.
+    keeps the network's own output of order one (see `noises.scales_of`). `a` is learnt.
 
     >>> import jax, jax.numpy as jnp
     >>> network = MLP(2, 1, width=8, depth=1, key=jax.random.key(0))

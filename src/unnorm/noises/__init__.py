@@ -16,5 +16,6 @@ from unnorm.noises.jumps import Jumps as Jumps
 from unnorm.noises.jumps import propose as propose
 from unnorm.noises.kde import KDE as KDE
 from unnorm.noises.kde import DataJump as DataJump
+from unnorm.noises.kde import Independent as Independent
 from unnorm.noises.scales import Scales as Scales
 from unnorm.noises.scales import scales_of as scales_of

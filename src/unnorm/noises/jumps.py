@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.energies.em import moment_gaussian
 from unnorm.errors import require
 from unnorm.noises.base import AbstractKernel, AbstractNoise, Point, Scalar
 from unnorm.noises.gaussian import Gaussian
-from unnorm.noises.kde import KDE, DataJump
+from unnorm.noises.kde import KDE, DataJump, Independent
 
 
 def _check_shares(noises: tuple[AbstractNoise, ...], shares: tuple[float, ...]) -> None:
@@ -130,7 +131,9 @@ class GlobalJumps(AbstractNoiseFromData):
 class Jumps(AbstractNoiseFromData):
     """A share of local Gaussian moves of size `local`, the rest global jumps of the given bandwidth (seed 000's mix).
 
-    Several local sizes share the local moves equally.
+    Several local sizes share the local moves equally. A share `wide` of the noise points comes from the data's Gaussian
+    at twice its standard deviation: contrastive noise that stays near the data leaves the energy free elsewhere, and
+    what is free may grow a mode.
 
     >>> import jax.numpy as jnp
     >>> type(Jumps(local=0.1, bandwidth=0.1).fit(jnp.zeros((10, 2)))).__name__
@@ -140,17 +143,23 @@ class Jumps(AbstractNoiseFromData):
     local: tuple[float, ...] = eqx.field(static=True, converter=_widths)
     bandwidth: float = eqx.field(static=True)
     share: float = eqx.field(static=True, default=0.5)
+    wide: float = eqx.field(static=True, default=0.0)
 
     def __check_init__(self):
         require(0 < self.share < 1, f"the share of local moves lies strictly between 0 and 1, not {self.share}")
+        require(
+            0 <= self.wide < 1 - self.share,
+            f"the share of wide jumps lies between 0 and {1 - self.share:g}, what local moves leave, not {self.wide}",
+        )
         require(len(self.local) > 0, "jumps need at least one size of local move")
-        require(all(width > 0 for width in self.local), f"local moves must have a positive size, not {self.local}")
-        require(self.bandwidth >= 0, f"a bandwidth cannot be negative, and this one is {self.bandwidth}")
 
     def fit(self, data: Float[Array, "n d"]) -> AbstractNoise:
         near = tuple(Gaussian(width) for width in self.local)
-        shares = (*(self.share / len(near) for _ in near), 1 - self.share)
-        return Choice((*near, GlobalJumps(self.bandwidth).fit(data)), shares)
+        shares = (*(self.share / len(near) for _ in near), 1 - self.share - self.wide)
+        noises = (*near, GlobalJumps(self.bandwidth).fit(data))
+        if self.wide == 0:
+            return Choice(noises, shares)
+        return Choice((*noises, Independent(moment_gaussian(data, 2.0))), (*shares, self.wide))
 
 
 class BlendedJumps(AbstractNoiseFromData):

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.energies.base import AbstractNormalised
 from unnorm.errors import InputError, require
 from unnorm.noises.base import AbstractKernel, AbstractNoise, Scalar
 
@@ -66,6 +67,24 @@ class KDE(AbstractKernel):
         parts = jax.lax.map(lambda block: jax.nn.logsumexp(point @ block), self.blocks)
         constant = math.log(n) + d * (math.log(self.bandwidth) + 0.5 * math.log(2 * math.pi))
         return jax.nn.logsumexp(parts) - 0.5 * jnp.sum(scaled**2) - constant
+
+
+class Independent(AbstractKernel):
+    """q(y | x) = q(y): draws of a normalised density, whatever x was.
+
+    >>> import jax.numpy as jnp, unnorm as un
+    >>> noise = Independent(un.energies.standard_gaussian(1))
+    >>> round(float(noise.log_prob(0.0, jnp.zeros(1), jnp.ones(1))), 4)
+    -0.9189
+    """
+
+    density: AbstractNormalised
+
+    def sample(self, t: Scalar, x: Float[Array, " d"], *, key: PRNGKeyArray) -> Float[Array, " d"]:
+        return self.density.sample(key=key).astype(x.dtype)
+
+    def log_prob(self, t: Scalar, y: Float[Array, " d"], x: Float[Array, " d"]) -> Scalar:
+        return self.density.log_prob(y)
 
 
 class DataJump(AbstractNoise):

@@ -272,7 +272,7 @@ class Diagnostics:
             worst = int(np.nanargmax(self.rhat))
             found.append(
                 f"Chains have not mixed: R-hat is {self.rhat.flat[worst]:.3f}{self._where(high, worst)} "
-                f"(above {RHAT_LIMIT}); run longer or use parallel tempering."
+                f"(above {RHAT_LIMIT}); run longer or choose another sampler."
             )
         for name, sizes in (("bulk", self.ess_bulk), ("tail", self.ess_tail)):
             low = sizes < ESS_LIMIT
@@ -290,7 +290,7 @@ def summarise(draws: Any) -> Diagnostics:
 
     >>> draws = np.random.default_rng(0).normal(size=(4, 1000, 2)) + np.arange(4)[:, None, None] * [1.0, 0.0]
     >>> print(summarise(draws).warnings()[0])
-    Chains have not mixed: R-hat is 1.546 in coordinate 0 (above 1.01); run longer or use parallel tempering.
+    Chains have not mixed: R-hat is 1.546 in coordinate 0 (above 1.01); run longer or choose another sampler.
     """
     draws = np.asarray(draws)
 
