@@ -143,7 +143,10 @@ def run_steps(
 
 @eqx.filter_jit
 def held_out_loss(recipe: Recipe, weights: Any, state: TrainState, data: Array) -> Float[Array, ""]:
-    """The objective's mean over (the first ten batches of) held-out data, with the same noise every time, so that evaluations compare."""
+    """The objective's mean over the first batches of held-out data.
+
+    The noise is the same every time, so that evaluations compare.
+    """
     model = eqx.combine(weights, recipe.skeleton)
     batch = min(recipe.batch, len(data))
     count = min(len(data) // batch, HELD_OUT_BATCHES)
