@@ -1,8 +1,8 @@
 """From repeats to verdicts: tolerances are computed standard errors, never guesses.
 
 A law says that the expectation of a statistic is a known number. `deviation` measures how many standard errors the
-repeats are away from it; `holds` and `breaks` are the two verdicts. A law asserts `holds` for the algorithm and `breaks`
-for a deliberately wrong variant of it.
+repeats are away from it; `holds` and `breaks` are the two verdicts. A law asserts `holds` for the algorithm and
+`breaks` for a deliberately wrong variant of it.
 """
 
 import math
