@@ -75,7 +75,9 @@ def per_thread_count(call: Callable[[], Any], steps: int) -> tuple[Side, ...]:
     def with_threads(threads: int) -> Callable[[], Any]:
         def run() -> Any:
             torch.set_num_threads(threads)
-            return call()
+            result = call()
+            torch.set_num_threads(default)
+            return result
 
         return run
 

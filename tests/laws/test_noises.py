@@ -11,6 +11,7 @@ from harness import breaks, holds
 from scipy.special import logsumexp
 from scipy.stats import kstest
 
+from unnorm.energies import gaussian_mixture
 from unnorm.errors import InputError
 from unnorm.noises import (
     KDE,
@@ -21,6 +22,7 @@ from unnorm.noises import (
     DataJump,
     Gaussian,
     GlobalJumps,
+    Independent,
     Jumps,
     OrnsteinUhlenbeck,
     VarianceExploding,
@@ -60,6 +62,11 @@ DENSITIES = {
     "ornstein": (OrnsteinUhlenbeck(2.0), 0.2, lambda y, x: OrnsteinUhlenbeck(4.0).log_prob(0.2, y, x)),
     # A variance twice too large.
     "kde": (KDE(centres(50, 1), 0.25, block=16), 0.0, lambda y, x: KDE(centres(50, 1), 0.354).log_density(y)),
+    "independent": (
+        Independent(gaussian_mixture([0.3, 0.7], [[-1.0], [1.0]], 0.5)),
+        0.0,
+        lambda y, x: gaussian_mixture([0.35, 0.65], [[-1.0], [1.0]], 0.5).log_prob(y),
+    ),
     "blend": (local_and_global(1, Blend), 0.0, lambda y, x: local_and_global(1, Blend, (0.4, 0.6)).log_prob(0.0, y, x)),
     "choice": (local_and_global(1, Choice), 0.0, lambda y, x: Gaussian(0.3).log_prob(0.0, y, x)),
 }
@@ -315,14 +322,22 @@ def test_choice_has_the_ratio_of_the_chosen_noise_and_blend_that_of_the_mixture(
     assert np.any(np.abs(ratios[far]) > 0.1) and np.any(np.abs(ratios[far] - (density(ys) - density(xs))[far]) > 0.1)
 
 
-def test_jumps_shares_its_local_moves_equally():
-    noise = Jumps(local=(0.01, 0.1), bandwidth=0.2, share=0.5).fit(jnp.full((9, 2), 100.0))
-    ys, _ = proposals(noise, 0.0, jnp.zeros((400, 2)), key=jax.random.key(13))
-    near = np.asarray(ys)[np.asarray(ys)[:, 0] < 50]
-    assert len(near) == 200
-    widths = near**2
-    assert holds(widths[:100], 0.01**2) and holds(widths[100:], 0.1**2)
-    assert breaks(widths[100:], 0.01**2)
+def test_jumps_go_their_shares_near_far_and_wide():
+    """Two local sizes share the local moves; wide jumps come from the data's Gaussian at twice its spread."""
+    data = jnp.concatenate([jnp.full((50, 2), 99.0), jnp.full((50, 2), 101.0)])
+    noise = Jumps(local=(0.01, 0.1), bandwidth=0.2, share=0.5, wide=0.25).fit(data)
+    ys, ratios = proposals(noise, 0.0, jnp.zeros((400, 2)), key=jax.random.key(13))
+    ys, ratios = np.asarray(ys), np.asarray(ratios)
+    squares = ys**2
+    assert holds(squares[:100], 0.01**2) and holds(squares[100:200], 0.1**2)
+    assert holds((ys[200:300] - 100) ** 2, 1 + 0.2**2)
+    assert holds((ys[300:] - 100) ** 2, 4.0)
+    # Negative controls: one local size for all, and wide jumps no wider than the data.
+    assert breaks(squares[100:200], 0.01**2)
+    assert breaks((ys[300:] - 100) ** 2, 1.0)
+    # The local ratio is 0; from a point the jumps never reach to one they do, it is large.
+    np.testing.assert_allclose(ratios[:200], 0.0, atol=1e-5)
+    assert np.all(ratios[200:] > 100)
 
 
 # ------------------------------------------------------------------------------------------------- the KDE
@@ -384,6 +399,9 @@ def test_kde_of_data_far_from_zero():
         lambda: Jumps(local=0.1, bandwidth=0.1, share=0.0),
         lambda: Jumps(local=0.1, bandwidth=0.1, share=1.0),
         lambda: Jumps(local=0.1, bandwidth=-0.1),
+        lambda: Jumps(local=(), bandwidth=0.1),
+        lambda: Jumps(local=0.1, bandwidth=0.1, share=0.5, wide=0.5),
+        lambda: Jumps(local=0.1, bandwidth=0.1, wide=-0.1),
         lambda: Jumps(local=0.0, bandwidth=0.1),
         lambda: Jumps(local=(0.1, -0.1), bandwidth=0.1),
         lambda: BlendedJumps(local=0.1, bandwidth=0.1, share=1.5),

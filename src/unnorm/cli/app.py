@@ -32,7 +32,7 @@ Force = Annotated[bool, typer.Option("--force", help="Overwrite the output file.
 
 
 @app.command()
-def demo(out: Out = None, seed: Seed = 0, json: Json = False, quiet: Quiet = False, steps: Steps = 3000) -> None:
+def demo(out: Out = None, seed: Seed = 0, json: Json = False, quiet: Quiet = False, steps: Steps = 2000) -> None:
     """Two modes, unequal weights: which objective finds them? Fits, compares and writes a report (about a minute)."""
     from unnorm.cli.learn import demo_command
 

@@ -15,7 +15,7 @@ from unnorm.runs.folder import Named, Training, settings_of, train
 from unnorm.runs.prepare import Prepared, prepare
 from unnorm.training import Fit
 
-STEPS = 3000
+STEPS = 2000
 OBJECTIVES = ("dsm", "cnce")
 #: A weight is found when it is this close to the truth.
 TOLERANCE = 0.03

@@ -152,6 +152,8 @@ class Jumps(AbstractNoiseFromData):
             f"the share of wide jumps lies between 0 and {1 - self.share:g}, what local moves leave, not {self.wide}",
         )
         require(len(self.local) > 0, "jumps need at least one size of local move")
+        require(all(width > 0 for width in self.local), f"local moves must have a positive size, not {self.local}")
+        require(self.bandwidth >= 0, f"a bandwidth cannot be negative, and this one is {self.bandwidth}")
 
     def fit(self, data: Float[Array, "n d"]) -> AbstractNoise:
         near = tuple(Gaussian(width) for width in self.local)

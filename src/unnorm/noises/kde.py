@@ -90,7 +90,9 @@ class Independent(AbstractKernel):
 class DataJump(AbstractNoise):
     """y is another data point, drawn uniformly: the global jump with bandwidth 0.
 
-    It has no density, but the ratio of the two directions is 1, since both points carry the same empirical weight.
+    It has no density, but the ratio of the two directions is 1, since both points carry the same empirical weight. So
+    an objective learns from it that all data are equally likely, which evens out the modes; it is a regulariser beside
+    other noise and no way to estimate a density. A KDE is.
     """
 
     centres: Float[Array, "n d"]

@@ -90,6 +90,8 @@ def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         content = path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"there is no checkpoint at {path}; fit a model first") from None
+    except OSError as error:
+        raise InputError(f"the checkpoint {path} cannot be read: {error.strerror}") from error
     damaged = f"the checkpoint {path} is damaged (truncated or edited); restore it from a copy or fit again"
     try:
         arrays = parse(content)

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, PRNGKeyArray
 
-from unnorm.devices import require_divisible
+from unnorm.devices import device_mesh, require_divisible
 from unnorm.errors import require
 from unnorm.estimate import Outcome, OutcomeCode
 from unnorm.objectives import AbstractObjective
@@ -60,7 +62,7 @@ def _recipe(
     _, skeleton = eqx.partition(model, eqx.is_inexact_array)
     return Recipe(
         skeleton, objective, adam() if optimiser is None else optimiser, schedule, batch,
-        jnp.asarray(rate), jnp.asarray(steps), jnp.asarray(average),
+        jnp.asarray(rate, float), jnp.asarray(steps, jnp.int32), jnp.asarray(average, float),
     )  # fmt: skip
 
 
@@ -108,6 +110,14 @@ class _Run:
         return bool(notes["finished"])
 
 
+def _on_every_device(state: TrainState) -> TrainState:
+    """The state, whole, on each device: chunks return it split in some way, and another way is another program."""
+    if jax.device_count() == 1:
+        return state
+    arrays, static = eqx.partition(state, eqx.is_array)
+    return eqx.combine(jax.device_put(arrays, NamedSharding(device_mesh(), PartitionSpec())), static)
+
+
 def _roll_back(run: _Run, failed_at: int) -> None:
     """Return to the last good state with half the rate."""
     good = run.good
@@ -115,14 +125,20 @@ def _roll_back(run: _Run, failed_at: int) -> None:
         lambda s: (s.rate_factor, s.retries), good, (run.good.rate_factor / 2, run.good.retries + 1)
     )
     run.good = run.state
+    retry = int(run.state.retries)
+    consequence = (
+        f"and halved the learning rate (retry {retry} of {MAX_RETRIES})"
+        if retry <= MAX_RETRIES
+        else f"and given up after {MAX_RETRIES} retries"
+    )
     run.events.append(
-        f"The loss stopped being finite at step {failed_at}: rolled back to step {int(good.step)} "
-        f"and halved the learning rate (retry {int(run.state.retries)} of {MAX_RETRIES})."
+        f"The loss stopped being finite at step {failed_at}: rolled back to step {int(good.step)} {consequence}."
     )
 
 
 def _outcome(run: _Run, diverged: bool, stopped: bool) -> Outcome:
-    step, retries = int(run.state.step), int(run.state.retries)
+    # The retry that was not made, because one more would have been too many, does not count.
+    step, retries = int(run.state.step), min(int(run.state.retries), MAX_RETRIES)
     if diverged:
         return Outcome(
             OutcomeCode.DIVERGED,
@@ -185,20 +201,28 @@ def fit(
     recipe = _recipe(model, objective, batch, steps, rate, average, schedule, optimiser)
     run = _Run(start(model, recipe, data, key), None if checkpoint is None else Path(checkpoint), checkpoint_seconds)
     require(not resume or run.path is not None, "resume needs the path of a checkpoint")
+    require(
+        run.path is None or run.path.parent.is_dir(),
+        f"the folder of the checkpoint {run.path} does not exist; make it first",
+    )
     finished = resume and run.path is not None and run.path.exists() and run.load()
     chunk = max(1, -(-steps // evaluations))
     judged = valid is not None and objective.comparable
-    diverged = finished and int(run.state.retries) > MAX_RETRIES
-    stopped = finished and patience is not None and int(run.state.stale) >= patience
+    diverged = int(run.state.retries) > MAX_RETRIES
+    # A run may have been killed after it decided to stop and before it said so.
+    stopped = patience is not None and judged and int(run.state.stale) >= patience
+    resumed_at = int(run.state.step)
     with progress_bar("training", steps, show=progress) as advance:
         advance(int(run.state.step))
         while not (diverged or stopped) and int(run.state.step) < steps:
             before = int(run.state.step)
             # Chunks end at multiples of `chunk`, wherever a resumed run begins.
             count = min(chunk - before % chunk, steps - before)
-            moved, loss, bad = run_steps(recipe, run.state, data, jnp.asarray(count))
+            moved, loss, bad = run_steps(recipe, _on_every_device(run.state), data, jnp.asarray(count))
             held_out = math.nan if valid is None else float(held_out_loss(recipe, moved.average, moved, valid))
-            sound = int(bad) < 0 and bool(all_finite(moved.weights)) and (valid is None or math.isfinite(held_out))
+            # An optimiser whose memory overflowed would stand still from then on, with every loss finite.
+            finite = bool(all_finite((moved.weights, moved.optimiser)))
+            sound = int(bad) < 0 and finite and (valid is None or math.isfinite(held_out))
             if not sound:
                 _roll_back(run, int(bad) if int(bad) >= 0 else int(moved.step))
                 diverged = int(run.state.retries) > MAX_RETRIES
@@ -210,7 +234,7 @@ def fit(
             run.record(float(loss), held_out)
             run.save()
             advance(count, f"loss {float(loss):.4f}  held out {held_out:.4f}")
-    if not finished:
+    if not finished or int(run.state.step) > resumed_at:
         run.save(final=True)
     trained = eqx.combine(run.state.best, recipe.skeleton)
     history = {name: np.asarray(column) for name, column in run.history.items()}

@@ -69,7 +69,7 @@ def start(model: Any, recipe: Recipe, data: Array, key: PRNGKeyArray) -> TrainSt
     """The state before the first step."""
     weights, _ = eqx.partition(model, eqx.is_inexact_array)
     objective_key, key = jax.random.split(key)
-    return TrainState(
+    state = TrainState(
         weights=weights,
         optimiser=recipe.optimiser.init(weights),
         average=weights,
@@ -83,6 +83,17 @@ def start(model: Any, recipe: Recipe, data: Array, key: PRNGKeyArray) -> TrainSt
         retries=jnp.asarray(0, jnp.int32),
         stale=jnp.asarray(0, jnp.int32),
     )
+    return jax.tree.map(_typed, state)
+
+
+def _typed(leaf: Any) -> Any:
+    """An array whose type is settled.
+
+    A Python number leaves JAX's "weak" type behind; the first step would settle it, and the second chunk, with other
+    types than the first, would be compiled anew.
+    """
+    plain = eqx.is_array(leaf) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return leaf.astype(leaf.dtype) if plain else leaf
 
 
 def next_batch(state: TrainState, data: Array, batch: int) -> tuple[Int[Array, " n"], Array]:
