@@ -168,12 +168,15 @@ def _version(package: str) -> str | None:
 
 def environment() -> Report:
     """What the numbers were measured on."""
+    import jax
+
     packages = ("jax", "jaxlib", "equinox", "optax", "numpy", "torch")
     affinity = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "cores": len(affinity),
+        "devices": [str(device) for device in jax.devices()],
         "versions": {package: _version(package) for package in packages},
         "load_average": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
     }

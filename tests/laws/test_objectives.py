@@ -257,13 +257,17 @@ def independent_kde(bandwidth: float) -> KDE:
     return KDE(truth().samples(200, key=jax.random.key(6)), bandwidth)
 
 
+def wide() -> Independent:
+    return Independent(standard_gaussian(2, 2.0))
+
+
 def shifted() -> GaussianMixture:
     return eqx.tree_at(lambda m: m.components.mean, truth(), truth().means + 0.2)
 
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: Local(0.5), lambda: Choice((Local(0.5), independent_kde(0.4)), (0.5, 0.5))],
+    [lambda: Local(0.5), lambda: Choice((Local(0.5), Shrinking(), wide()), (0.5, 0.25, 0.25))],
     ids=["local", "choice"],
 )
 def test_the_cnce_gradient_vanishes_at_the_truth(make, batches):
@@ -276,7 +280,7 @@ def test_the_cnce_gradient_vanishes_at_the_truth(make, batches):
 
 @pytest.mark.parametrize(
     "make",
-    [Shrinking, lambda: independent_kde(0.4), lambda: Blend((Local(0.5), independent_kde(0.4)), (0.5, 0.5))],
+    [Shrinking, lambda: independent_kde(0.4), lambda: Blend((Local(0.5), wide()), (0.5, 0.5))],
     ids=["shrinking", "kde", "blend"],
 )
 def test_the_cnce_gradient_vanishes_at_the_truth_with_the_right_log_ratio_only(make, batches):
@@ -409,12 +413,13 @@ def test_pcd_restarts_its_share_of_chains():
     """With tiny moves a restarted chain is found at a batch point, the others where they were."""
     batch, chains = jnp.ones((10, 2)), jnp.full((2000, 2), 5.0)
     model = standard_gaussian(2)
-    for restart in (0.0, 0.25):
-        objective = PCD(Langevin(1e-8), chains=2000, moves=1, restart=restart)
-        _, (moved, _) = eqx.filter_jit(objective)(model, chains, batch, key=jax.random.key(10))
-        restarted = np.asarray(moved[:, 0]) < 3
-        assert holds(restarted, restart)
-        assert breaks(restarted, restart + 0.05)
+    objective = PCD(Langevin(1e-8), chains=2000, moves=1, restart=0.25)
+    _, (moved, _) = eqx.filter_jit(objective)(model, chains, batch, key=jax.random.key(10))
+    moved = np.asarray(moved)
+    restarted = moved[:, 0] < 3
+    np.testing.assert_allclose(moved[:, 1], np.where(restarted, 1.0, 5.0), atol=1e-2)
+    assert holds(restarted, 0.25)
+    assert breaks(restarted, 0.3)
 
 
 def test_pcd_magnitude_pulls_the_constant_of_the_energy_to_zero():
@@ -457,24 +462,23 @@ def loss(objective, model, batch) -> Float[Array, ""]:
 
 
 def test_oracle_noise_cannot_be_told_from_data(batches):
-    """With q = p the log odds of the true model are 0 and the loss is 2 log 2, on every batch."""
-    chance = pytest.approx(2 * math.log(2), abs=1e-5)
-    oracle = Spoilt(Independent(truth()), 1.0)
+    """With q = p the log odds of the true model are 0 and the loss is 2 log 2, on every batch.
+
+    Whatever the free constant of the energy, here 3.
+    """
+    oracle = CNCE(Spoilt(Independent(truth()), 1.0), draws=2)
     for batch in batches[:5]:
-        assert float(loss(CNCE(oracle), truth(), batch)) == chance
-    assert float(loss(CNCE(oracle, draws=3), truth(), batches[0])) == chance
-    # The free constant of an energy changes nothing.
-    assert float(loss(CNCE(oracle), truth() + Constant(3.0), batches[0])) == chance
+        assert float(loss(oracle, truth() + Constant(3.0), batch)) == pytest.approx(2 * math.log(2), abs=1e-5)
     # Negative controls: another model, the ratio forgotten.
-    assert abs(float(loss(CNCE(oracle), shifted(), batches[0])) - 2 * math.log(2)) > 1e-3
-    assert abs(float(loss(CNCE(Spoilt(Independent(truth()), 0.0)), truth(), batches[0])) - 2 * math.log(2)) > 1e-2
+    assert abs(float(loss(oracle, shifted() + Constant(3.0), batches[0])) - 2 * math.log(2)) > 1e-3
+    forgetful = CNCE(Spoilt(Independent(truth()), 0.0), draws=2)
+    assert abs(float(loss(forgetful, truth() + Constant(3.0), batches[0])) - 2 * math.log(2)) > 1e-2
 
 
-def test_the_cnce_value_is_the_formula():
+def test_the_cnce_value_is_the_formula(batches):
     """(2 / (N K)) sum softplus(-F) in double precision, from the proposals the objective makes."""
-    noise, model = independent_kde(0.4), truth()
-    batch = truth().samples(64, key=jax.random.key(14))
-    key = jax.random.key(15)
+    noise, model = Shrinking(), truth()
+    batch, key = batches[0], jax.random.key(15)
     value, (_, info) = eqx.filter_jit(CNCE(noise, 3))(model, noise, batch, key=key)
     xs = jnp.tile(batch, (3, 1))
     ys, ratios = eqx.filter_jit(propose)(noise, jnp.zeros(()), xs, key=key)
@@ -487,33 +491,32 @@ def test_the_cnce_value_is_the_formula():
     assert float(value) != pytest.approx(2 * np.mean(np.logaddexp(0, -mispaired)), rel=1e-3)
 
 
-@pytest.mark.thorough
+@THOROUGH
 @pytest.mark.parametrize(
-    ("objective", "covariance"),
+    ("objective", "covariance", "steps"),
     [
-        (CNCE(Local(0.7), 4), COVARIANCE),
-        (CNCE(GlobalJumps(1.0), 4), COVARIANCE),
-        (CNCE(Jumps(0.7, 1.0), 4), COVARIANCE),
-        (CNCE(BlendedJumps(0.7, 1.0), 4), COVARIANCE),
-        (DSM(Local(0.5)), COVARIANCE + 0.25 * np.eye(2)),
-        (PCD(MALA(0.5), chains=256, moves=10), COVARIANCE),
-        (PCD(Langevin(STEP), chains=256, moves=10), langevin_optimum(COVARIANCE, STEP)),
+        # Local noise says least per draw: more of it, or the noise of the draws hides that of the data.
+        (CNCE(Local(0.7)), COVARIANCE, 10_000),
+        (CNCE(GlobalJumps(1.0)), COVARIANCE, 1500),
+        (CNCE(Jumps(0.7, 1.0, share=0.5, wide=0.25)), COVARIANCE, 1500),
+        (CNCE(BlendedJumps(0.7, 1.0)), COVARIANCE, 1500),
+        (DSM(Local(0.5)), COVARIANCE + 0.25 * np.eye(2), 1500),
+        (PCD(MALA(0.5), chains=256, moves=5), COVARIANCE, 1500),
+        (PCD(Langevin(STEP), chains=256, moves=5), langevin_optimum(COVARIANCE, STEP), 1500),
     ],
     ids=["local", "global", "jumps", "blended", "dsm", "mala", "langevin"],
 )
-def test_the_error_falls_with_the_data(objective, covariance):
+def test_the_error_falls_with_the_data(objective, covariance, steps):
     """Four times the data halve the spread of the estimates, around the same truth."""
     spreads = []
-    for n in (1000, 4000):
-        data = gaussian(MEAN, COVARIANCE).samples(64 * n, key=jax.random.key(16)).reshape(64, n, 2)
-        fits = fit_repeats(
-            standard_gaussian(2), objective, data, steps=3000, batch=200, rate=0.03, key=jax.random.key(17)
-        )
+    for n in (500, 2000):
+        data = gaussian(MEAN, COVARIANCE).samples(32 * n, key=jax.random.key(16)).reshape(32, n, 2)
+        options = {"steps": steps, "batch": 100, "rate": 0.03, "key": jax.random.key(17)}
+        fits = fit_repeats(standard_gaussian(2), objective, data, **options)
         covariances = jax.vmap(lambda fit: fit.covariance)(fits)
         found = np.concatenate([fits.mean, covariances[:, [0, 0, 1], [0, 1, 1]]], axis=1)
         # Bias of order 1/n, documented: at most 5/n.
         assert deviation(found, parameters(covariance), bias=5 / n) < 4.5
         spreads.append(found.std(axis=0, ddof=1))
-    # A ratio of two standard deviations from 64 repeats each has a relative error of 1/8.
-    ratio = np.exp(np.mean(np.log(spreads[0] / spreads[1])))
-    assert 1.5 < ratio < 2.6
+    # A standard deviation from 32 repeats has a relative error of 1/8, and there are five of each.
+    assert 1.5 < np.exp(np.mean(np.log(spreads[0] / spreads[1]))) < 2.6

@@ -19,6 +19,7 @@ import unnorm as un
 from unnorm.estimate import Estimate
 from unnorm.evaluation import ais, defensive, expectation, importance
 from unnorm.evaluation.ais import _anneal
+from unnorm.evaluation.tails import tail_index
 from unnorm.samplers import HMC
 from unnorm.spaces import Binary, Real
 
@@ -156,12 +157,10 @@ def test_log_z_of_a_neural_energy_agrees_with_quadrature():
     coarse = heights.reshape(321, 321)[::2, ::2].sum() * (2 * step) ** 2
     assert abs(math.log(coarse) - truth) < 1e-6
     base = un.energies.standard_gaussian(2, 2.0)
-    found = [
+    for estimate in (
         importance(energy, base, key=jax.random.key(4)),
         ais(energy, base, levels=50, key=jax.random.key(5)),
-        un.log_partition(energy, key=jax.random.key(6)),
-    ]
-    for estimate in found:
+    ):
         assert near(estimate, truth) and estimate.stderr < 0.05
         # Negative control: the quadratic alone, without the network.
         assert not near(estimate, math.log(2 * math.pi))
@@ -314,6 +313,10 @@ def test_mode_weights_and_their_stated_error():
     assert holds([estimate.value for estimate in found], truth, bias=1e-3)
     assert covers(found, truth)
     assert not covers(halved(found), truth)
+    # Weights that collapse are said: all draws but a few miss a mode this narrow.
+    narrow = lifted_energy(un.energies.gaussian_mixture([0.3, 0.7], [[-1.5, 0.0], [1.5, 0.5]], 0.02), LIFT)
+    warnings = expectation(narrow, right, base, draws=1000, key=keys[0]).warnings
+    assert len(warnings) == 1 and "weights are effective" in warnings[0] and found[0].warnings == ()
     # Negative control: the proposal's own weights.
     draws = np.asarray(base.samples(20_000, key=jax.random.key(17)))
     assert breaks(draws[:, 0] > 0, truth, bias=1e-3)
@@ -393,3 +396,40 @@ def test_defence_mends_the_error_of_a_proposal_that_is_too_narrow():
     assert not covers([importance(target, narrow, draws=1000, key=k) for k in keys], truth)
     blended = defensive(narrow, data)
     assert covers([importance(target, blended, draws=1000, key=k) for k in keys], truth)
+
+
+# --------------------------------------------------------------------------------------------- weights with no variance
+
+
+@pytest.mark.parametrize("k", [0.2, 0.5, 0.8])
+def test_the_tail_index_is_that_of_a_pareto_law(k):
+    """u^-k has the index k; of 5000 weights the fit takes 212, and ten imagined ones of index 1/2."""
+    uniform = np.random.default_rng(24).uniform(size=(REPEATS, 5000))
+    found = [tail_index(-k * np.log(row)) for row in uniform]
+    truth = (212 * k + 10 * 0.5) / 222
+    assert holds(found, truth)
+    assert breaks(found, truth + 0.1) and breaks(found, truth - 0.1)
+
+
+def test_the_tail_index_is_not_told_where_there_is_no_tail():
+    assert all(
+        math.isnan(tail_index(weights))
+        for weights in (np.zeros(1000), np.full(1000, -np.inf), np.r_[np.nan, np.zeros(999)], [0.0, 1.0, 2.0])
+    )
+
+
+def test_weights_with_no_variance_are_seen_though_many_are_effective():
+    """w = p / q of N(0, 1) over N(0, s^2) has the index 1 - s^2: 0.75 for s = 0.5, and none above 0 for s = 1.5."""
+    target, truth = quadratic_energy(np.eye(1)), quadratic_truth(np.eye(1))
+    narrow, wide = un.energies.standard_gaussian(1, 0.5), un.energies.standard_gaussian(1, 1.5)
+    keys = jax.random.split(jax.random.key(25), 40)
+    for base, heavy in ((narrow, True), (wide, False)):
+        found = [importance(target, base, key=k) for k in keys]
+        assert np.median([estimate.diagnostics["effective_samples"] for estimate in found]) > 1000
+        assert np.mean([(estimate.diagnostics["pareto_k"] > 0.5) == heavy for estimate in found]) > 0.9
+        assert any("tail index" in sentence for estimate in found for sentence in estimate.warnings) == heavy
+    # So `log_partition` does not settle for them.
+    for key in keys[:4]:
+        annealed = un.log_partition(target, base=narrow, key=key)
+        assert annealed.method == "AIS" and near(annealed, truth) and annealed.stderr < 0.02
+    assert un.log_partition(target, base=wide, key=keys[0]).method == "importance sampling"

@@ -1,5 +1,7 @@
 """Annealed importance sampling: log Z by a walk from a density that is known to the target."""
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,6 +13,7 @@ from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.energies.base import Scalar
 from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate
+from unnorm.evaluation.tails import judged
 from unnorm.samplers import HMC
 
 #: Chains of a pilot run.
@@ -130,6 +133,6 @@ def ais(
     require(bool((betas[0] == 0) & (betas[-1] == 1) & jnp.all(jnp.diff(betas) >= 0)), "betas must rise from 0 to 1")
     samplers, _ = _pilot(base, target, betas, moves, leapfrogs, tune)
     _, log_weights, acceptance = _anneal(base, target, betas, samplers, chains, moves, run)
-    estimate = log_mean_exp_estimate(log_weights, "AIS")
+    estimate = judged(log_mean_exp_estimate(log_weights, "AIS"), log_weights)
     diagnostics = {**estimate.diagnostics, "levels": float(len(betas) - 1), "acceptance": float(acceptance)}
-    return Estimate(estimate.value, estimate.stderr, estimate.method, diagnostics, estimate.warnings)
+    return replace(estimate, diagnostics=diagnostics)

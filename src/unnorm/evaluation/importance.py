@@ -1,6 +1,7 @@
 """Importance sampling: log Z and expectations under an unnormalised target, from draws of a density that is known."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -12,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unnorm.energies import AbstractEnergy, AbstractNormalised, Gaussian, GaussianMixture, fit_gaussian
 from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate
+from unnorm.evaluation.tails import judged
 
 #: Draws looked at together: bounds memory whatever the number of draws.
 BLOCK = 4096
@@ -39,7 +41,8 @@ def importance(
 ) -> Estimate:
     """log Z = log E_q[exp(-E(x)) / q(x)].
 
-    Unbiased for Z; the error is that of the delta method, right when the proposal covers the target.
+    Unbiased for Z; the error is that of the delta method, right when the proposal covers the target (`pareto_k` among
+    the diagnostics is below 1/2).
 
     >>> import jax, unnorm as un
     >>> target = un.energies.FunctionEnergy(lambda x: 0.5 * (x**2).sum(), un.spaces.Real((1,)))
@@ -48,7 +51,7 @@ def importance(
     True
     """
     _, log_weights = weighted_draws(target, proposal, draws, key=key)
-    return log_mean_exp_estimate(log_weights, "importance sampling")
+    return judged(log_mean_exp_estimate(log_weights, "importance sampling"), log_weights)
 
 
 def expectations(
@@ -66,10 +69,9 @@ def expectations(
     weights /= weights.sum()
     means = weights @ values
     errors = np.sqrt(weights**2 @ (values - means) ** 2)
-    diagnostics = {"samples": float(len(xs)), "effective_samples": float(1 / np.sum(weights**2))}
-    return tuple(
-        Estimate(float(m), float(e), "importance sampling", diagnostics) for m, e in zip(means, errors, strict=True)
-    )
+    # What is to be known about the weights is the same as for log Z.
+    log_z = judged(log_mean_exp_estimate(log_weights, "importance sampling"), log_weights)
+    return tuple(replace(log_z, value=float(m), stderr=float(e)) for m, e in zip(means, errors, strict=True))
 
 
 def expectation(

@@ -10,6 +10,7 @@ from unnorm.errors import InputError
 from unnorm.estimate import Estimate
 from unnorm.evaluation.ais import ais
 from unnorm.evaluation.importance import defensive, importance
+from unnorm.evaluation.tails import VARIANCE
 from unnorm.samplers import HMC, sample
 from unnorm.spaces import Real
 
@@ -31,8 +32,8 @@ def log_partition(
     """log Z = log of the integral of exp(-E), with its error.
 
     A normalised energy has log Z = 0 exactly. Otherwise importance sampling from `base` (default: a Gaussian fitted to
-    a short HMC run) is tried; if fewer than 5% of its draws are effective, annealed importance sampling takes over
-    from the same base. The method is in the result.
+    a short HMC run) is tried; if fewer than 5% of its draws are effective, or its weights have no variance, annealed
+    importance sampling takes over from the same base. The method is in the result.
 
     >>> import jax, unnorm as un
     >>> un.log_partition(un.energies.standard_gaussian(2), key=jax.random.key(0)).value
@@ -45,7 +46,9 @@ def log_partition(
         base = reference_of(target, key=reference_key)
     quick = importance(target, base, draws=draws, key=first)
     share = quick.diagnostics["effective_samples"] / quick.diagnostics["samples"]
-    if share >= ENOUGH:
+    k = quick.diagnostics.get("pareto_k", 0.0)
+    if share >= ENOUGH and k <= VARIANCE:
         return quick
     annealed = ais(target, base, key=second)
-    return replace(annealed, diagnostics={**annealed.diagnostics, "importance_effective_share": share})
+    tried = {"importance_effective_share": share, "importance_pareto_k": k}
+    return replace(annealed, diagnostics={**annealed.diagnostics, **tried})
