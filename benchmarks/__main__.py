@@ -1,4 +1,4 @@
-"""`python -m benchmarks [names...] [--repeats N] [--full] [--out results.json]`: one JSON document on stdout."""
+"""`python -m benchmarks [names...] [--repeats N] [--out results.json]`: one JSON document on stdout."""
 
 import argparse
 import importlib
@@ -17,7 +17,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=f"which: {', '.join(NAMES)} (default: all)")
     parser.add_argument("--repeats", type=int, default=7, help="how often each pair is timed (default 7)")
-    parser.add_argument("--full", action="store_true", help="full lengths, e.g. 1,000 Langevin steps and not 200")
     parser.add_argument("--out", type=Path, help="also write the document to this file")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in NAMES]
@@ -29,7 +28,7 @@ def main() -> None:
     results = []
     for name in options.names or NAMES:
         module = importlib.import_module(f"benchmarks.{name}")
-        results.extend(module.run(repeats=options.repeats, full=options.full))
+        results.extend(module.run(repeats=options.repeats))
     document = {
         "environment": before,
         "load_average_after": environment()["load_average"],

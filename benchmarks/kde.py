@@ -12,7 +12,7 @@ def _step(label: str, noise: un.noises.AbstractNoise | un.noises.AbstractNoiseFr
     return ours(label, un.objectives.CNCE(noise), STEPS)
 
 
-def run(*, repeats: int, full: bool) -> list[Report]:
+def run(*, repeats: int) -> list[Report]:
     """Global jumps alone, and the mix of three local moves to each jump."""
     mix = un.noises.Jumps(local=NOISE, bandwidth=BANDWIDTH, share=0.75)
     return [

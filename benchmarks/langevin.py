@@ -7,6 +7,8 @@ import unnorm as un
 from benchmarks.harness import Bar, Report, Side, compare, compilations, count, skipped, torch_is_missing
 
 CHAINS, STEP_SIZE, WIDTH, DEPTH = 1_000, 0.01, 128, 3
+#: The peer has no cost per call, so fewer steps of it tell as much.
+STEPS, PEER_STEPS = 1_000, 100
 
 
 def _model(seed: int = 0) -> un.energies.NeuralEnergy:
@@ -17,19 +19,19 @@ def _start(seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(CHAINS, 2)).astype(np.float32)
 
 
-def _ours(steps: int, seed: int = 0) -> Side:
+def _ours(seed: int = 0) -> Side:
     target, start = _model(seed), _start(seed)
 
     def call() -> np.ndarray:
         return un.sample(
-            target, un.samplers.Langevin(STEP_SIZE), chains=CHAINS, steps=steps, start=start,
+            target, un.samplers.Langevin(STEP_SIZE), chains=CHAINS, steps=STEPS, start=start,
             key=jax.random.key(seed), progress=False,
         ).draws  # fmt: skip
 
-    return Side("unnorm", call, steps)
+    return Side("unnorm", call, STEPS)
 
 
-def _peers(steps: int) -> tuple[Side, ...]:
+def _peers() -> tuple[Side, ...]:
     import torch
 
     from benchmarks.peers import mlp, per_thread_count, take_weights
@@ -39,31 +41,30 @@ def _peers(steps: int) -> tuple[Side, ...]:
 
     def call() -> np.ndarray:
         x, draws = start, []
-        for _ in range(steps):
+        for _ in range(PEER_STEPS):
             x = x.detach().requires_grad_()
             (gradient,) = torch.autograd.grad(energy(x).sum(), x)
             x = (x - STEP_SIZE * gradient + (2 * STEP_SIZE) ** 0.5 * torch.randn_like(x)).detach()
             draws.append(x)
         return torch.stack(draws, 1).numpy()
 
-    return per_thread_count(call, steps)
+    return per_thread_count(call, PEER_STEPS)
 
 
-def _new_programs(steps: int) -> int:
+def _new_programs() -> int:
     """How many programs a second call compiles: other weights, starts and key, the same shapes."""
-    _ours(steps).call()
-    other = _ours(steps, seed=1)
+    _ours().call()
+    other = _ours(seed=1)
     with compilations() as compiled:
         other.call()
     return len(compiled)
 
 
-def run(*, repeats: int, full: bool) -> list[Report]:
+def run(*, repeats: int) -> list[Report]:
     """The speed, and that nothing compiles twice."""
-    steps = 1_000 if full else 200
-    again = count("Langevin, programs compiled by a second call", _new_programs(steps), bar=Bar(0, at_least=False))
+    again = count("Langevin, programs compiled by a second call", _new_programs(), bar=Bar(0, at_least=False))
     missing = torch_is_missing()
     if missing:
         return [again, skipped("langevin", missing)]
     name = f"Langevin, a step of {CHAINS} chains"
-    return [again, compare(name, _ours(steps), *_peers(steps), repeats=repeats, bar=Bar(1.6))]
+    return [again, compare(name, _ours(), *_peers(), repeats=repeats, bar=Bar(1.6))]

@@ -21,7 +21,7 @@ def _python(label: str, program: str, *arguments: str) -> Side:
     return Side(label, call)
 
 
-def run(*, repeats: int, full: bool) -> list[Report]:
+def run(*, repeats: int) -> list[Report]:
     """Whole processes, from launch to exit."""
     libraries = _python("import jax, equinox", "import jax, equinox")
     if importlib.util.find_spec("unnorm.cli") is None:

@@ -17,7 +17,8 @@ from unnorm.training.loop import _recipe
 from unnorm.training.state import cosine, run_steps, start
 
 ROWS, DIMENSION, WIDTH, BLOCKS, BATCH, NOISE, RATE = 10_000, 20, 128, 4, 256, 0.1, 1e-3
-STEPS = 200
+#: The peer has no cost per call, so fewer steps of it tell as much.
+STEPS, PEER_STEPS = 200, 50
 
 
 def data() -> np.ndarray:
@@ -60,12 +61,12 @@ def _peers(loss: Callable[[Any, Any], Any]) -> tuple[Side, ...]:
     stream = batches()
 
     def call() -> None:
-        for _ in range(STEPS):
+        for _ in range(PEER_STEPS):
             optimiser.zero_grad()
             loss(energy, next(stream)).backward()
             optimiser.step()
 
-    return per_thread_count(call, STEPS)
+    return per_thread_count(call, PEER_STEPS)
 
 
 def _denoising(energy: Any, x: Any) -> Any:
@@ -87,7 +88,7 @@ def _contrastive(energy: Any, x: Any) -> Any:
     return 2 * functional.softplus(of_data - of_noise).mean()
 
 
-def run(*, repeats: int, full: bool) -> list[Report]:
+def run(*, repeats: int) -> list[Report]:
     """Denoising score matching and local conditional noise contrast."""
     missing = torch_is_missing()
     if missing:

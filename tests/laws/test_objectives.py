@@ -118,7 +118,7 @@ THOROUGH = pytest.mark.thorough
         pytest.param(CNCE(Local(0.7)), id="local"),
         pytest.param(CNCE(GlobalJumps(1.0)), id="global"),
         pytest.param(CNCE(Jumps(0.7, 1.0)), id="jumps"),
-        pytest.param(CNCE(BlendedJumps(0.7, 1.0)), id="blended"),
+        pytest.param(CNCE(BlendedJumps(0.7, 1.0)), id="blended", marks=THOROUGH),
         pytest.param(CNCE(Shrinking()), id="shrinking", marks=THOROUGH),
         pytest.param(CNCE(Jumps(0.7, 1.0), draws=8), id="many draws", marks=THOROUGH),
     ],
@@ -189,7 +189,10 @@ def shape(variance: float) -> np.ndarray:
     return np.concatenate([MODES.reshape(-1), np.full(4, variance)])
 
 
-@pytest.mark.parametrize("noise", [GlobalJumps(0.5), Jumps(0.4, 0.5)], ids=["global", "jumps"])
+@pytest.mark.parametrize(
+    "noise",
+    [pytest.param(GlobalJumps(0.5), id="global", marks=THOROUGH), pytest.param(Jumps(0.4, 0.5), id="jumps")],
+)
 def test_jumps_recover_the_weights_of_far_modes(noise):
     weights, others = fitted_mixture(CNCE(noise))
     assert holds(weights, WEIGHTS[0])
@@ -198,8 +201,10 @@ def test_jumps_recover_the_weights_of_far_modes(noise):
 
 @pytest.mark.parametrize(
     ("objective", "variance"),
-    [(CNCE(Local(0.4)), SPREAD**2), (DSM(Local(0.2)), SPREAD**2 + 0.04)],
-    ids=["local", "dsm"],
+    [
+        pytest.param(CNCE(Local(0.4)), SPREAD**2, id="local"),
+        pytest.param(DSM(Local(0.2)), SPREAD**2 + 0.04, id="dsm", marks=THOROUGH),
+    ],
 )
 def test_local_objectives_do_not_see_the_weights_of_far_modes(objective, variance):
     """Negative control: the shape of each mode is learnt, its weight stays where it began."""

@@ -534,44 +534,51 @@ DEVICES_SCRIPT = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 import jax
-from test_training import COMPILED, OBJECTIVES, InputError, train
+from test_training import COMPILED, OBJECTIVES, losses, refusal
 
-losses, held_out = {}, {}
-for name in OBJECTIVES:
-    history = train(name, steps=20, evaluations=20).history
-    losses[name], held_out[name] = history["loss"].tolist(), history["held_out"].tolist()
-programs = sum("run_steps" in function for function in COMPILED)
-other = train("dsm", steps=20, evaluations=20, key=jax.random.key(99)).history["loss"].tolist()
-try:
-    refusal = train("dsm", batch=31, steps=1, evaluations=1) and None
-except InputError as error:
-    refusal = str(error)
-print(json.dumps([jax.device_count(), losses, held_out, programs, other, refusal]))
+found = {name: losses(name) for name in OBJECTIVES}
+print(json.dumps([jax.device_count(), found, sum("run_steps" in name for name in COMPILED), refusal()]))
 """
 
 
-def start_on_devices(count: int) -> subprocess.Popen[str]:
-    environment = os.environ | {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}", "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-c", DEVICES_SCRIPT, os.path.dirname(__file__)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def losses(name: str, **options) -> list[list[float]]:
+    """The training and held-out losses of 20 steps."""
+    history = train(name, steps=20, evaluations=20, **options).history
+    return [history["loss"].tolist(), history["held_out"].tolist()]
+
+
+def refusal() -> str | None:
+    """What is said to a batch of 31 rows."""
+    try:
+        train("dsm", batch=31, steps=1, evaluations=1)
+    except InputError as error:
+        return str(error)
+    return None
 
 
 def test_devices_change_nothing_but_rounding():
-    processes = [start_on_devices(count) for count in (1, 2)]
-    outputs = [process.communicate(timeout=600) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], outputs[0][1][-2000:] + outputs[1][1][-2000:]
-    one, two = (json.loads(out) for out, _ in outputs)
-    assert (one[0], two[0]) == (1, 2)
+    """A second process with two devices against this one with one."""
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
+    done = subprocess.run(
+        [sys.executable, "-c", DEVICES_SCRIPT, os.path.dirname(__file__)],
+        env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    devices, found, programs, refused = json.loads(done.stdout)
+    assert (jax.device_count(), devices) == (1, 2)
     for name in OBJECTIVES:
-        np.testing.assert_allclose(one[1][name], two[1][name], rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(one[2][name], two[2][name], rtol=1e-4, atol=1e-5)
-    # However the first chunk left its state lying on the devices, the second runs the same program.
-    assert one[3] == two[3] == len(OBJECTIVES)
+        np.testing.assert_allclose(found[name], losses(name), rtol=1e-4, atol=1e-5)
     # Negative control: another key is another run.
-    assert not np.allclose(one[1]["dsm"], one[4], rtol=1e-2)
+    assert not np.allclose(found["dsm"], losses("dsm", key=jax.random.key(99)), rtol=1e-2)
+    # However the first chunk left its state lying on the devices, the second runs the same program.
+    assert programs == len(OBJECTIVES)
     # A batch that two devices cannot share is refused in a sentence; one device takes it.
-    assert one[5] is None
-    assert two[5] == "31 rows of a batch cannot be shared equally by 2 devices; use a multiple of 2"
+    assert refused == "31 rows of a batch cannot be shared equally by 2 devices; use a multiple of 2"
+    assert refusal() is None
 
 
 # ------------------------------------------------------------------------------------------------- checkpoints
