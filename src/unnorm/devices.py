@@ -19,11 +19,11 @@ def device_mesh() -> Mesh:
     return jax.make_mesh((jax.device_count(),), ("batch",), axis_types=(jax.sharding.AxisType.Auto,))
 
 
-def split_over_devices(tree: T) -> T:
-    """Ask the compiler to split the leading axis of every array over the devices."""
+def split_over_devices(tree: T, axis: int = 0) -> T:
+    """Ask the compiler to split one axis of every array, the leading one unless told, over the devices."""
     if jax.device_count() == 1:
         return tree
-    sharding = NamedSharding(device_mesh(), PartitionSpec("batch"))
+    sharding = NamedSharding(device_mesh(), PartitionSpec(*[None] * axis, "batch"))
     return jax.tree.map(lambda a: jax.lax.with_sharding_constraint(a, sharding), tree)
 
 

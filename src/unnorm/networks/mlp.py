@@ -7,6 +7,7 @@ import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.errors import require
+from unnorm.networks.linear import affine
 
 
 class MLP(eqx.Module):
@@ -41,5 +42,5 @@ class MLP(eqx.Module):
 
     def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
         for layer in self.layers[:-1]:
-            x = self.activation(layer(x))
-        return self.layers[-1](x)
+            x = self.activation(affine(layer, x))
+        return affine(self.layers[-1], x)

@@ -7,6 +7,7 @@ import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.errors import require
+from unnorm.networks.linear import affine
 
 
 class Block(eqx.Module):
@@ -23,7 +24,7 @@ class Block(eqx.Module):
         self.activation = activation
 
     def __call__(self, h: Float[Array, " width"]) -> Float[Array, " width"]:
-        return h + self.second(self.activation(self.first(self.activation(h))))
+        return h + affine(self.second, self.activation(affine(self.first, self.activation(h))))
 
 
 class ResNet(eqx.Module):
@@ -57,7 +58,7 @@ class ResNet(eqx.Module):
         self.activation = activation
 
     def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
-        h = self.embed(x)
+        h = affine(self.embed, x)
         for block in self.blocks:
             h = block(h)
-        return self.read_out(self.activation(h))
+        return affine(self.read_out, self.activation(h))

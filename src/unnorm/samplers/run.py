@@ -99,7 +99,7 @@ def _advance(samplers, per_chain: bool, target, states, counts: tuple[Array, Arr
     def move(number, carry):
         states, accepted, divergences = carry
         states, info = step(samplers, states, jax.random.split(jax.random.fold_in(key, number), chains))
-        return states, accepted + info.acceptance, divergences + jnp.sum(info.divergent)
+        return states, accepted + info.acceptance, divergences + info.divergent
 
     def draw(i, carry):
         inner, draws = carry
@@ -108,11 +108,10 @@ def _advance(samplers, per_chain: bool, target, states, counts: tuple[Array, Arr
         return inner, draws.at[i].set(position(samplers, inner[0]))
 
     shape = jax.eval_shape(position, samplers, states)
-    draws = jnp.zeros((size, *shape.shape), shape.dtype)
-    states = split_over_devices(states)
-    inner = (states, jnp.zeros(chains), jnp.zeros((), int))
+    draws = split_over_devices(jnp.zeros((size, *shape.shape), shape.dtype), axis=1)
+    inner = split_over_devices((states, jnp.zeros(chains), jnp.zeros(chains, int)))
     (states, accepted, divergences), draws = jax.lax.fori_loop(0, count, draw, (inner, draws))
-    return states, draws, accepted, divergences
+    return states, draws, accepted, jnp.sum(divergences)
 
 
 def _counts(first: int, count: int, thin: int) -> tuple[Array, Array, Array]:
