@@ -146,6 +146,21 @@ def report(run: RunPath, seed: Seed = 0, json: Json = False, quiet: Quiet = Fals
     report_command(run, seed, json, quiet)
 
 
+@app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(help="Which table or figure (unnorm list experiments).")],
+    scale: Annotated[str, typer.Option(help="quick: minutes; paper: the printed settings.")] = "quick",
+    out: Out = None,
+    seed: Seed = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Repeat a table or figure of the literature, ours beside the published numbers. Run it again to go on."""
+    from unnorm.cli.reproduce import reproduce_command
+
+    reproduce_command(name, scale, out, seed, json, quiet)  # pyright: ignore[reportArgumentType]
+
+
 @app.command(name="list")
 def list_names(
     kind: Annotated[

@@ -1,0 +1,161 @@
+"""What an experiment is: pieces of work that are kept as they finish, figures beside the published ones, and claims.
+
+Each experiment is a module `unnorm.experiments.NAME` with one value `EXPERIMENT`. Its `run` does the work in pieces (one
+seed, one method): each is a JSON file of the output folder the moment it is done, so that an interrupted experiment goes
+on where it stopped. Its `draw` makes the picture from the result alone, so the numbers of the picture are in the result.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from unnorm.errors import InputError, require
+from unnorm.estimate import Estimate
+from unnorm.progress import progress as progress_bar
+from unnorm.training.checkpoint import write_atomically
+
+Scale = Literal["quick", "paper"]
+
+
+@dataclass(frozen=True)
+class Published:
+    """A figure printed in a source; `error` as printed there, if it was."""
+
+    value: float
+    error: float | None = None
+
+    def number(self) -> str:
+        """As printed."""
+        return f"{self.value:g}" + ("" if self.error is None else f" ± {self.error:g}")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table: what was measured, and what the source says of it (column by column, where it does)."""
+
+    label: str
+    figures: Mapping[str, Estimate]
+    published: Mapping[str, Published] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence the experiment was to show, and whether the figures show it."""
+
+    sentence: str
+    holds: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A table, the claims it bears out or not, and the numbers of the picture (`series`, plain lists and dicts)."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    claims: tuple[Claim, ...]
+    series: Mapping[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+    def row(self, label: str) -> Row:
+        """The line of this label."""
+        return next(row for row in self.rows if row.label == label)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "title": self.title,
+            "rows": [
+                {
+                    "label": row.label,
+                    "figures": {name: value.to_dict() for name, value in row.figures.items()},
+                    "published": {n: {"value": p.value, "error": p.error} for n, p in row.published.items()},
+                }
+                for row in self.rows
+            ],
+            "claims": [{"sentence": claim.sentence, "holds": claim.holds} for claim in self.claims],
+            "remarks": list(self.remarks),
+            "series": dict(self.series),
+        }
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of an experiment: how large, from which seed, and where its pieces are kept."""
+
+    folder: Path
+    scale: Scale = "quick"
+    seed: int = 0
+    progress: bool = True
+
+    @property
+    def quick(self) -> bool:
+        """Whether minutes are wanted rather than the printed settings."""
+        return self.scale == "quick"
+
+    def piece(self, name: str, compute: Callable[[], Any]) -> Any:
+        """What `compute` returns (plain JSON data), from its file if an earlier run got that far."""
+        file = self.folder / "pieces" / f"{name}.json"
+        if file.exists():
+            try:
+                return json.loads(file.read_text())
+            except (json.JSONDecodeError, UnicodeDecodeError) as error:
+                raise InputError(f"{file} is damaged; delete it and run the experiment again") from error
+        content = compute()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, json.dumps(content).encode())
+        return content
+
+    def pieces(self, computes: Mapping[str, Callable[[], Any]], label: str) -> dict[str, Any]:
+        """Several pieces in turn, with a bar that counts them."""
+        found = {}
+        with progress_bar(label, len(computes), show=self.progress) as advance:
+            for name, compute in computes.items():
+                found[name] = self.piece(name, compute)
+                advance(1, name)
+        return found
+
+    def open(self, name: str) -> None:
+        """Make the folder, or refuse one that belongs to another experiment or to other settings."""
+        file = self.folder / "experiment.json"
+        settings = {"experiment": name, "scale": self.scale, "seed": self.seed}
+        if file.exists():
+            started = json.loads(file.read_text())
+            require(
+                started == settings,
+                f"{self.folder} holds {started['experiment']} at scale {started['scale']} from seed "
+                f"{started['seed']}; choose another --out",
+            )
+            return
+        require(
+            not self.folder.exists() or (self.folder.is_dir() and not any(self.folder.iterdir())),
+            f"{self.folder} exists and is not an experiment of unnorm; choose another --out",
+        )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, json.dumps(settings).encode())
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A name, what it shows, how it is run and how it is drawn (into a PNG file)."""
+
+    name: str
+    run: Callable[[Job], Result]
+    draw: Callable[[Result, Path], None]
+
+
+def over_seeds(values: Sequence[float], method: str = "mean over seeds") -> Estimate:
+    """The mean over seeds with its standard error (infinite for a single seed: nothing is known of the spread)."""
+    array = np.asarray(values, dtype=np.float64)
+    error = float(array.std(ddof=1) / math.sqrt(array.size)) if array.size > 1 else math.inf
+    return Estimate(float(array.mean()), error, method, {"seeds": float(array.size)})
+
+
+def exact(value: float, method: str = "exact") -> Estimate:
+    """A number known without error."""
+    return Estimate(float(value), 0.0, method)
