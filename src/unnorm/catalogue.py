@@ -202,7 +202,20 @@ GENERATORS = (
     ("LangevinCorrector", "Langevin at each level: annealed Langevin"),
     ("Then", "one transition after another"),
 )
-EXPERIMENTS = (("demo", "two modes, unequal weights: which objective finds them?"),)
+EXPERIMENTS = (
+    ("demo", "two modes, unequal weights: which objective finds them?"),
+    ("cnce-table1", "seed 000, Table 1: NCE and CNCE on the 20-D mixture of 40 components"),
+    ("cnce-figure1", "seed 000, Figure 1: local jumps miss the weights, mixed jumps find them"),
+    ("blindness", "which objectives see mixture weights, by distance of the modes"),
+    ("ed-density", "seed 002: energy discrepancy on 2-D densities, and its limits"),
+    ("ssm-variance", "thesis Thm 3.3: variance of sliced score matching"),
+    ("dkef-uci", "thesis Figs 3.1, B.1: deep kernel exponential families on three tables"),
+    ("tables", "our default against what people use today, on three tables"),
+    ("ssm-scaling", "thesis Fig. 3.2: time per step against dimension"),
+    ("nice-mnist", "thesis Table 3.1: score matching losses on a flow"),
+    ("implicit-vae", "thesis Table 3.2: implicit encoders"),
+    ("hosm-table", "thesis Tables 4.1, 4.2: second-order scores"),
+)
 
 
 def listing() -> dict[str, list[tuple[str, str]]]:

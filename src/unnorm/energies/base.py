@@ -93,6 +93,29 @@ class Tempered(AbstractEnergy):
         return self.inverse_temperature * self.energy(x)
 
 
+class Shifted(AbstractEnergy):
+    """E(x) = E_0(x) + c with a learnt constant c: the density is the same, but exp(-E) can learn to be normalised.
+
+    Noise-contrastive estimation learns c = log Z_0. Neural energies have such a constant already, their last bias.
+
+    >>> import jax.numpy as jnp, unnorm as un
+    >>> float(Shifted(un.energies.FunctionEnergy(lambda x: 0.5 * jnp.sum(x**2), Real((1,))), 2.0)(jnp.zeros(1)))
+    2.0
+    """
+
+    energy: AbstractEnergy
+    constant: Scalar
+    space: AbstractSpace = eqx.field(static=True)
+
+    def __init__(self, energy: AbstractEnergy, constant: float | Scalar = 0.0):
+        self.energy = energy
+        self.constant = jnp.asarray(constant, dtype=float)
+        self.space = energy.space
+
+    def __call__(self, x: Point) -> Scalar:
+        return self.energy(x) + self.constant
+
+
 class Given(AbstractEnergy):
     """E(free) = E_0(free and fixed together): the conditional density of the free coordinates.
 

@@ -1,8 +1,9 @@
 """What an experiment is: pieces of work that are kept as they finish, figures beside the published ones, and claims.
 
-Each experiment is a module `unnorm.experiments.NAME` with one value `EXPERIMENT`. Its `run` does the work in pieces (one
-seed, one method): each is a JSON file of the output folder the moment it is done, so that an interrupted experiment goes
-on where it stopped. Its `draw` makes the picture from the result alone, so the numbers of the picture are in the result.
+Each experiment is a module `unnorm.experiments.NAME` with one value `EXPERIMENT`. Its `run` does the work in pieces
+(one seed, one method): each is a JSON file of the output folder the moment it is done, so that an interrupted
+experiment goes on where it stopped. Its `draw` makes the picture from the result alone, so the numbers of the picture
+are in the result.
 """
 
 import json
