@@ -24,6 +24,7 @@ from unnorm.noises import (
     GlobalJumps,
     Independent,
     Jumps,
+    LeaveOneOut,
     OrnsteinUhlenbeck,
     VarianceExploding,
     VariancePreserving,
@@ -376,6 +377,82 @@ def test_kde_of_data_far_from_zero():
     assert np.abs(naive - truth).max() > 0.1
 
 
+# ------------------------------------------------------------------------------------------------- leaving one out
+
+
+def left_out_by_hand(data, bandwidth: float) -> np.ndarray:
+    """Each row under the estimate of the other rows, in double precision."""
+    data = np.asarray(data, np.float64)
+    return np.concatenate([kde_by_hand(data[i : i + 1], np.delete(data, i, 0), bandwidth) for i in range(len(data))])
+
+
+@pytest.mark.parametrize("block", [7, 2048])
+def test_leaving_one_out_is_the_estimate_of_the_other_rows(block):
+    """Duplicates too: of a row that occurs three times, two copies stay."""
+    data = jnp.concatenate([centres(40, 3), centres(40, 3)[:5], centres(40, 3)[:5]]) + 20.0
+    kde = KDE(data, 0.25, block=block)
+    found = jax.jit(jax.vmap(kde.leave_one_out))(data)
+    np.testing.assert_allclose(found, left_out_by_hand(data, 0.25), atol=2e-3)
+    # Negative controls: every copy left out, and none.
+    rows = np.asarray(data, np.float64)
+    none_left = [kde_by_hand(row[None], rows[np.any(rows != row, axis=1)], 0.25)[0] for row in rows[:5]]
+    assert np.abs(np.asarray(found[:5]) - none_left).min() > 0.1
+    assert np.abs(found - kde_by_hand(data, data, 0.25)).max() > 0.1
+    # A point that is no centre sees all of them, however near it comes.
+    near = data[5:10] + 1e-3
+    np.testing.assert_allclose(jax.vmap(kde.leave_one_out)(near), jax.vmap(kde.log_density)(near), atol=1e-4)
+
+
+def test_leaving_one_out_survives_where_subtracting_would_not():
+    """In 20 dimensions a row's own kernel is all there is to single precision: what is left must not be rounding."""
+    data = points(100, 20)
+    kde = KDE(data, 0.3)
+    found = jax.jit(jax.vmap(kde.leave_one_out))(data)
+    truth = left_out_by_hand(data, 0.3)
+    np.testing.assert_allclose(found, truth, rtol=1e-4)
+    # The plain estimate at a centre is log(1 + exp gap) too high, the gap being that of its own kernel to the others'.
+    own = -math.log(99) - 20 * math.log(0.3 * math.sqrt(2 * math.pi))
+    plain = np.asarray(jax.jit(jax.vmap(kde.log_density))(data), np.float64)
+    np.testing.assert_allclose(plain, truth + np.logaddexp(0, own - truth) + math.log(99 / 100), atol=2e-3)
+    assert np.min(plain - truth) > 10
+
+
+def test_left_out_rows_look_like_fresh_ones():
+    """A row under the others' estimate has the law of a fresh point under an estimate of one row fewer."""
+    rows = points(64 * 101, 20, seed=14).reshape(64, 101, 20)
+
+    @jax.jit
+    @jax.vmap
+    def overrated(data):
+        kde = KDE(data, 0.7)
+        fresh = jax.vmap(KDE(data[:-1], 0.7).log_density)(data[-1:])
+        return jnp.stack([jax.vmap(f)(data).mean() - fresh.mean() for f in (kde.leave_one_out, kde.log_density)])
+
+    found = np.asarray(overrated(rows))
+    assert holds(found[:, 0], 0.0)
+    # Negative control: the plain estimate at its own rows.
+    assert breaks(found[:, 1], 0.0)
+
+
+def test_jumps_leave_the_data_point_out_and_nothing_else():
+    data = centres(60, 2)
+    noise = GlobalJumps(0.2, leave_one_out=True).fit(data)
+    assert isinstance(noise, LeaveOneOut)
+    ys, ratios = proposals(noise, 0.0, data, key=jax.random.key(15))
+    there = kde_by_hand(ys, data, 0.2)
+    np.testing.assert_allclose(ratios, there - left_out_by_hand(data, 0.2), atol=2e-3)
+    plain, usual = proposals(GlobalJumps(0.2).fit(data), 0.0, data, key=jax.random.key(15))
+    np.testing.assert_array_equal(plain, ys)
+    assert np.all(np.asarray(ratios) > np.asarray(usual)) and np.max(ratios - usual) > 0.1
+    # Inside the mix the local moves are what they were.
+    mixed = Jumps(0.1, 0.2, leave_one_out=True).fit(data)
+    ys, ratios = proposals(mixed, 0.0, data, key=jax.random.key(15))
+    np.testing.assert_allclose(ratios[:30], 0.0, atol=1e-4)
+    np.testing.assert_allclose(
+        ratios[30:], kde_by_hand(ys[30:], data, 0.2) - left_out_by_hand(data, 0.2)[30:], atol=2e-3
+    )
+
+
 # ------------------------------------------------------------------------------------------------- refusals
 
 
@@ -388,6 +465,9 @@ def test_kde_of_data_far_from_zero():
         lambda: KDE(centres(9, 2)[:, 0], 0.1),
         lambda: KDE(centres(9, 2), 0.1, block=0),
         lambda: GlobalJumps(-0.1),
+        lambda: GlobalJumps(0.0, leave_one_out=True),
+        lambda: Jumps(local=0.1, bandwidth=0.0, leave_one_out=True),
+        lambda: KDE(centres(1, 2), 0.1).leave_one_out(jnp.zeros(2)),
         lambda: Gaussian(0.0),
         lambda: Gaussian(-1.0),
         lambda: Gaussian(math.nan),

@@ -1,4 +1,17 @@
 """The function approximators that energies and scores are built from."""
 
+from unnorm.networks.autoencoder import AbstractDecoder as AbstractDecoder
+from unnorm.networks.autoencoder import AbstractEncoder as AbstractEncoder
+from unnorm.networks.autoencoder import Autoencoder as Autoencoder
+from unnorm.networks.autoencoder import BernoulliDecoder as BernoulliDecoder
+from unnorm.networks.autoencoder import GaussianDecoder as GaussianDecoder
+from unnorm.networks.autoencoder import GaussianEncoder as GaussianEncoder
+from unnorm.networks.autoencoder import ImplicitEncoder as ImplicitEncoder
+from unnorm.networks.autoencoder import PointEncoder as PointEncoder
+from unnorm.networks.autoencoder import ScoredAutoencoder as ScoredAutoencoder
+from unnorm.networks.autoencoder import gaussian_autoencoder as gaussian_autoencoder
+from unnorm.networks.autoencoder import implicit_autoencoder as implicit_autoencoder
+from unnorm.networks.autoencoder import implicit_encoder as implicit_encoder
+from unnorm.networks.autoencoder import wasserstein_autoencoder as wasserstein_autoencoder
 from unnorm.networks.mlp import MLP as MLP
 from unnorm.networks.resnet import ResNet as ResNet

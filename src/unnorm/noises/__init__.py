@@ -17,5 +17,15 @@ from unnorm.noises.jumps import propose as propose
 from unnorm.noises.kde import KDE as KDE
 from unnorm.noises.kde import DataJump as DataJump
 from unnorm.noises.kde import Independent as Independent
+from unnorm.noises.kde import LeaveOneOut as LeaveOneOut
+from unnorm.noises.references import AbstractReference as AbstractReference
+from unnorm.noises.references import AbstractReferenceFromData as AbstractReferenceFromData
+from unnorm.noises.references import FittedMixture as FittedMixture
+from unnorm.noises.references import KernelDensity as KernelDensity
+from unnorm.noises.references import Known as Known
+from unnorm.noises.references import LeftOutKernels as LeftOutKernels
+from unnorm.noises.references import MomentGaussian as MomentGaussian
+from unnorm.noises.references import SpanGaussian as SpanGaussian
+from unnorm.noises.references import UnitGaussian as UnitGaussian
 from unnorm.noises.scales import Scales as Scales
 from unnorm.noises.scales import scales_of as scales_of

@@ -17,7 +17,7 @@ from unnorm.energies.em import moment_gaussian
 from unnorm.errors import require
 from unnorm.noises.base import AbstractKernel, AbstractNoise, Point, Scalar
 from unnorm.noises.gaussian import Gaussian
-from unnorm.noises.kde import KDE, DataJump, Independent
+from unnorm.noises.kde import KDE, DataJump, Independent, LeaveOneOut
 
 
 def _check_shares(noises: tuple[AbstractNoise, ...], shares: tuple[float, ...]) -> None:
@@ -111,21 +111,35 @@ class AbstractNoiseFromData(eqx.Module):
         """The noise for this data set."""
 
 
+def _check_left_out(leave_one_out: bool, bandwidth: float) -> None:
+    require(
+        not leave_one_out or bandwidth > 0, "leaving one out needs a positive bandwidth, for without one is no density"
+    )
+
+
 def _widths(local: float | tuple[float, ...]) -> tuple[float, ...]:
     return tuple(local) if isinstance(local, tuple | list) else (float(local),)
 
 
 class GlobalJumps(AbstractNoiseFromData):
-    """Jumps to the neighbourhood of any data point: a KDE of the data, or the data itself at bandwidth 0."""
+    """Jumps to the neighbourhood of any data point: a KDE of the data, or the data itself at bandwidth 0.
+
+    With `leave_one_out` the density at a data point does not count its own kernel (`noises.LeaveOneOut`).
+    """
 
     bandwidth: float = eqx.field(static=True)
     block: int = eqx.field(static=True, default=2048)
+    leave_one_out: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
         require(self.bandwidth >= 0, f"a bandwidth cannot be negative, and this one is {self.bandwidth}")
+        _check_left_out(self.leave_one_out, self.bandwidth)
 
     def fit(self, data: Float[Array, "n d"]) -> AbstractNoise:
-        return KDE(data, self.bandwidth, block=self.block) if self.bandwidth > 0 else DataJump(data)
+        if self.bandwidth == 0:
+            return DataJump(data)
+        kde = KDE(data, self.bandwidth, block=self.block)
+        return LeaveOneOut(kde) if self.leave_one_out else kde
 
 
 class Jumps(AbstractNoiseFromData):
@@ -133,7 +147,7 @@ class Jumps(AbstractNoiseFromData):
 
     Several local sizes share the local moves equally. A share `wide` of the noise points comes from the data's Gaussian
     at twice its standard deviation: contrastive noise that stays near the data leaves the energy free elsewhere, and
-    what is free may grow a mode.
+    what is free may grow a mode. `leave_one_out` is that of `GlobalJumps`.
 
     >>> import jax.numpy as jnp
     >>> type(Jumps(local=0.1, bandwidth=0.1).fit(jnp.zeros((10, 2)))).__name__
@@ -144,6 +158,7 @@ class Jumps(AbstractNoiseFromData):
     bandwidth: float = eqx.field(static=True)
     share: float = eqx.field(static=True, default=0.5)
     wide: float = eqx.field(static=True, default=0.0)
+    leave_one_out: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
         require(0 < self.share < 1, f"the share of local moves lies strictly between 0 and 1, not {self.share}")
@@ -154,11 +169,12 @@ class Jumps(AbstractNoiseFromData):
         require(len(self.local) > 0, "jumps need at least one size of local move")
         require(all(width > 0 for width in self.local), f"local moves must have a positive size, not {self.local}")
         require(self.bandwidth >= 0, f"a bandwidth cannot be negative, and this one is {self.bandwidth}")
+        _check_left_out(self.leave_one_out, self.bandwidth)
 
     def fit(self, data: Float[Array, "n d"]) -> AbstractNoise:
         near = tuple(Gaussian(width) for width in self.local)
         shares = (*(self.share / len(near) for _ in near), 1 - self.share - self.wide)
-        noises = (*near, GlobalJumps(self.bandwidth).fit(data))
+        noises = (*near, GlobalJumps(self.bandwidth, leave_one_out=self.leave_one_out).fit(data))
         if self.wide == 0:
             return Choice(noises, shares)
         return Choice((*noises, Independent(moment_gaussian(data, 2.0))), (*shares, self.wide))

@@ -16,7 +16,7 @@ class AbstractObjective(eqx.Module):
     """A loss with a state.
 
     Whatever must persist between steps (chains, a learnt log Z, the data a noise is built on) lives in the state, so
-    one training loop serves every objective and a checkpoint misses nothing.
+    one training loop serves every objective and a checkpoint misses nothing. Objectives add up: `0.5 * a + b`.
     """
 
     #: Whether a lower loss on held-out data means a better model. A contrast with the model's own chains does not.
@@ -31,3 +31,14 @@ class AbstractObjective(eqx.Module):
         self, model: Any, state: State, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
     ) -> tuple[Scalar, tuple[State, Info]]:
         """The loss on a batch, and the next state with named numbers worth showing."""
+
+    # The sum is an objective itself, defined in terms of this class: imported when first used.
+    def __add__(self, other: "AbstractObjective") -> "AbstractObjective":
+        from unnorm.objectives.weighted import add
+
+        return add(self, other)
+
+    def __rmul__(self, weight: float) -> "AbstractObjective":
+        from unnorm.objectives.weighted import scale
+
+        return scale(weight, self)

@@ -1,0 +1,164 @@
+"""Score matching: fit the slope of log p, exactly or along random directions.
+
+The Fisher divergence 1/2 E|s - s_data|^2 holds the unknown score of the data, but integration by parts removes it
+(Hyvarinen 2005): up to a constant it is J = E[ tr grad s(x) + 1/2 |s(x)|^2 ]. The trace costs one derivative of the
+score for each of the D coordinates; slices (Song et al. 2019) need one for each direction drawn.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from unnorm.energies import AbstractEnergy
+from unnorm.errors import require
+from unnorm.objectives.base import AbstractObjective, Info, Scalar
+from unnorm.objectives.slices import AbstractSlices, RademacherSlices
+from unnorm.scores import AbstractScore, as_score
+
+Point = Float[Array, "..."]
+
+
+def score_field(model: AbstractEnergy | AbstractScore) -> Callable[[Point], Point]:
+    """x -> s(0, x): objectives of one level look at level 0."""
+    score = as_score(model)
+    return lambda x: score(jnp.zeros((), x.dtype), x)
+
+
+def value_and_divergence(field: Callable[[Point], Point], x: Point, *, chunk: int = 32) -> tuple[Point, Scalar]:
+    """F(x) and div F(x) = tr grad F(x), exactly.
+
+    F is linearised once and its derivative applied to the basis vectors, `chunk` of them at a time: forward over
+    reverse for the score of an energy. Neither the Jacobian nor the basis is ever held whole, and in a gradient each
+    chunk is computed anew rather than remembered, so memory does not grow with the dimension.
+
+    >>> value, divergence = value_and_divergence(lambda x: x**2, jnp.array([1.0, 2.0]))
+    >>> float(divergence)
+    6.0
+    """
+    value, derivative = jax.linearize(field, x)
+    size = x.size
+
+    def along(i):
+        # Beyond the last coordinate this is the zero vector, which adds nothing.
+        v = jax.nn.one_hot(i, size, dtype=x.dtype).reshape(x.shape)
+        return jnp.vdot(v, derivative(v))
+
+    if size <= chunk:
+        return value, jnp.sum(jax.vmap(along)(jnp.arange(size)))
+
+    def add(total, first):
+        return total + jnp.sum(jax.vmap(along)(first + jnp.arange(chunk))), None
+
+    total, _ = jax.lax.scan(jax.checkpoint(add), jnp.zeros((), x.dtype), jnp.arange(0, size, chunk))
+    return value, total
+
+
+class SM(AbstractObjective):
+    """L = E[ tr grad s(x) + 1/2 |s(x)|^2 ], with the exact trace.
+
+    At its minimum s is the score of the data; the density must vanish at the edge of its support (for one that does
+    not, see `DiffusionSM`). `chunk` basis vectors are pushed through the score at a time. Hyvarinen 2005.
+
+    >>> import jax, unnorm as un
+    >>> points = jnp.array([[1.0, 1.0]])
+    >>> float(SM()(un.energies.standard_gaussian(2), None, points, key=jax.random.key(0))[0])
+    -1.0
+    """
+
+    comparable: ClassVar[bool] = True
+    chunk: int = eqx.field(static=True, default=32)
+
+    def __check_init__(self):
+        require(self.chunk >= 1, f"SM takes at least one basis vector at a time, not {self.chunk}")
+
+    def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
+        """Nothing persists between steps."""
+        return None
+
+    def __call__(
+        self, model: AbstractEnergy | AbstractScore, state: None, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
+    ) -> tuple[Scalar, tuple[None, Info]]:
+        field = score_field(model)
+        scores, traces = jax.vmap(lambda x: value_and_divergence(field, x, chunk=self.chunk))(batch)
+        trace = jnp.mean(traces)
+        return trace + 0.5 * jnp.sum(scores**2) / len(batch), (None, {"trace": trace})
+
+
+def _sliced(
+    model: AbstractEnergy | AbstractScore, slices: AbstractSlices, draws: int, batch: Array, key: PRNGKeyArray
+) -> tuple[Float[Array, "b ..."], Float[Array, "b draws"], Float[Array, "b draws"]]:
+    """For each point s, and for each direction v'(grad s) v and v's."""
+    field = score_field(model)
+
+    def one(x, key):
+        vs = jax.vmap(lambda k: slices(x, key=k))(jax.random.split(key, draws))
+        s, derivative = jax.linearize(field, x)
+        curvatures = jax.vmap(lambda v: jnp.vdot(v, derivative(v)))(vs)
+        return s, curvatures, jax.vmap(lambda v: jnp.vdot(v, s))(vs)
+
+    return jax.vmap(one)(batch, jax.random.split(key, len(batch)))
+
+
+class SSM(AbstractObjective):
+    """L = E_x E_v[ v'(grad s(x)) v + 1/2 (v's(x))^2 ]: score matching along random directions.
+
+    Its minimum is the score of the data for every law of directions with E[v v'] positive definite and any number of
+    `draws` per point; more of them only make it less noisy. Song, Garg, Shi and Ermon 2019 (thesis, Alg. 3.1).
+
+    >>> SSM().draws
+    1
+    """
+
+    comparable: ClassVar[bool] = True
+    slices: AbstractSlices = RademacherSlices()
+    draws: int = eqx.field(static=True, default=1)
+
+    def __check_init__(self):
+        require(self.draws >= 1, f"SSM needs at least one direction per point, not {self.draws}")
+
+    def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
+        """Nothing persists between steps."""
+        return None
+
+    def __call__(
+        self, model: AbstractEnergy | AbstractScore, state: None, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
+    ) -> tuple[Scalar, tuple[None, Info]]:
+        _, curvatures, slopes = _sliced(model, self.slices, self.draws, batch, key)
+        trace = jnp.mean(curvatures)
+        return trace + 0.5 * jnp.mean(slopes**2), (None, {"trace": trace})
+
+
+class SSMVR(AbstractObjective):
+    """L = E_x[ E_v[ v'(grad s(x)) v ] + 1/2 |s(x)|^2 ]: sliced score matching of reduced variance.
+
+    With E[v v'] = I the mean of (v's)^2 is |s|^2, which needs no drawing: what is left is Hutchinson's estimate of the
+    trace. Song, Garg, Shi and Ermon 2019 (thesis, Eq. 3.8). Directions that are not white are refused.
+
+    >>> import unnorm as un
+    >>> SSMVR(un.objectives.SphereSlices(radius=1.0))
+    Traceback (most recent call last):
+    unnorm.errors.InputError: SSMVR needs directions with E[v v'] = I, and SphereSlices(radius=1.0) has not; use SSM
+    """
+
+    comparable: ClassVar[bool] = True
+    slices: AbstractSlices = RademacherSlices()
+    draws: int = eqx.field(static=True, default=1)
+
+    def __check_init__(self):
+        require(self.draws >= 1, f"SSMVR needs at least one direction per point, not {self.draws}")
+        require(self.slices.white, f"SSMVR needs directions with E[v v'] = I, and {self.slices} has not; use SSM")
+
+    def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
+        """Nothing persists between steps."""
+        return None
+
+    def __call__(
+        self, model: AbstractEnergy | AbstractScore, state: None, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
+    ) -> tuple[Scalar, tuple[None, Info]]:
+        scores, curvatures, _ = _sliced(model, self.slices, self.draws, batch, key)
+        trace = jnp.mean(curvatures)
+        return trace + 0.5 * jnp.sum(scores**2) / len(batch), (None, {"trace": trace})

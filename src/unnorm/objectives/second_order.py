@@ -1,0 +1,219 @@
+"""Second-order denoising score matching: learn s1 = grad log q and s2 = Hessian of log q of the noisy density.
+
+With x~ = x + sigma z and psi = s2 + s1 s1', least squares on the second moment of x given x~ gives (thesis Eq. 4.13)
+
+    D2SM = E | psi(x~) + (I - z z') / sigma^2 |_F^2,
+
+whose noise grows like sigma^-2. The antithetic pair x +- sigma z with psi(x) as control variate takes that away. The
+sources print 1/sigma in one place where only 1/sigma^2 has the right expectation; the laws tell them apart. s2 is
+diag(alpha) + beta beta' and no D x D matrix is ever formed (`frobenius`).
+"""
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from unnorm.errors import InputError, require
+from unnorm.noises.gaussian import Gaussian
+from unnorm.objectives.base import AbstractObjective, Info, Scalar
+from unnorm.objectives.denoising import DSM
+from unnorm.objectives.denoising_vr import DSMVR
+from unnorm.scores import AbstractFactored, AbstractScore, AbstractSecondOrder
+
+Vector = Float[Array, " d"]
+
+
+def frobenius(a: Vector, u: Float[Array, "d r"], c: Float[Array, " r"]) -> Scalar:
+    """The squared Frobenius norm of diag(a) + u diag(c) u' at a cost of O(D r^2).
+
+    sum a^2 + 2 sum_i a_i (u diag(c) u')_ii + tr((u'u diag(c))^2).
+
+    >>> import jax.numpy as jnp
+    >>> float(frobenius(jnp.array([1.0, 2.0]), jnp.ones((2, 1)), jnp.array([3.0])))  # [[4, 3], [3, 5]]
+    59.0
+    """
+    gram = (u.T @ u) * c
+    return jnp.sum(a**2) + 2 * jnp.sum(a * (u**2 @ c)) + jnp.sum(gram * gram.T)
+
+
+def _slope(model: AbstractScore, x: Array) -> Vector:
+    return model(jnp.zeros((), x.dtype), x).reshape(-1)
+
+
+def _psi(model: Any, x: Array) -> tuple[Vector, Float[Array, "d k"]]:
+    """psi = s2 + s1 s1' as diag(alpha) + v v', v = [beta, s1]."""
+    if not isinstance(model, AbstractFactored):
+        raise InputError(
+            "second-order denoising trains s2 = diag(alpha) + beta beta' (scores.LowRankSecondOrder or "
+            f"scores.DiagonalSecondOrder), not {type(model).__name__}"
+        )
+    alpha, beta = model.factors(x)
+    return alpha, jnp.concatenate([beta, _slope(model, x)[:, None]], axis=1)
+
+
+def _diagonal_psi(model: Any, x: Array) -> Vector:
+    """diag(s2) + s1 * s1."""
+    if not isinstance(model, AbstractSecondOrder):
+        raise InputError(f"the diagonal of s2 is learnt by a scores.AbstractSecondOrder, not {type(model).__name__}")
+    return model.diagonal(x).reshape(-1) + _slope(model, x) ** 2
+
+
+class AbstractSecondOrderLoss(AbstractObjective):
+    """The mean over a batch of a loss of one point x and one z ~ N(0, I), and the first-order loss that goes with it.
+
+    On its own it does not tell s1 and s2 apart; train it within `JointSecondOrder`.
+    """
+
+    noise: eqx.AbstractVar[Gaussian]
+    #: The weight of the first-order loss in `JointSecondOrder` is by default this number over sigma^2.
+    balance: eqx.AbstractClassVar[float]
+
+    @abstractmethod
+    def second(self, model: Any, x: Array, z: Array) -> Scalar:
+        """The loss on s2 and s1 of one point with one noise."""
+
+    @abstractmethod
+    def first(self) -> AbstractObjective:
+        """The loss on s1 alone, in the normalisation of `DSM`."""
+
+    def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
+        """Nothing persists between steps."""
+        return None
+
+    def __call__(
+        self, model: Any, state: None, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
+    ) -> tuple[Scalar, tuple[None, Info]]:
+        zs = jax.random.normal(key, batch.shape, batch.dtype)
+        return jnp.mean(jax.vmap(lambda x, z: self.second(model, x, z))(batch, zs)), (None, {})
+
+
+class D2SM(AbstractSecondOrderLoss):
+    """L = E | s2(x~) + s1(x~) s1(x~)' + (I - z z') / sigma^2 |_F^2,  x~ = x + sigma z.
+
+    With s1 right, its optimum is the Hessian of the log of the noisy density. Meng et al. 2021; thesis Eq. 4.13.
+
+    >>> import unnorm as un
+    >>> D2SM(un.noises.Gaussian(0.1)).noise.scale
+    0.1
+    """
+
+    comparable: ClassVar[bool] = True
+    balance: ClassVar[float] = 40.0
+    noise: Gaussian
+
+    def second(self, model: AbstractFactored, x: Array, z: Array) -> Scalar:
+        alpha, v = _psi(model, x + self.noise.scale * z)
+        weight = 1 / self.noise.scale**2
+        u = jnp.concatenate([v, z.reshape(-1, 1)], axis=1)
+        return frobenius(alpha + weight, u, jnp.ones(u.shape[1], u.dtype).at[-1].set(-weight))
+
+    def first(self) -> DSM:
+        return DSM(self.noise)
+
+
+class D2SMVR(AbstractSecondOrderLoss):
+    """L = E [ |psi(x+)|^2 + |psi(x-)|^2 + (2 / sigma^2) <I - z z', psi(x+) + psi(x-) - 2 psi(x)> ], x+- = x +- sigma z.
+
+    Equal to twice `D2SM` less the constant 2 D (D + 1) / sigma^4, with a variance that stays put as sigma -> 0
+    (thesis, section 4.4.3). In float32 its rounding error is about 1e-7 / sigma^2 of psi: sigma >= 0.003 is safe.
+
+    >>> import unnorm as un
+    >>> D2SMVR(un.noises.Gaussian(0.01)).balance
+    80.0
+    """
+
+    comparable: ClassVar[bool] = True
+    balance: ClassVar[float] = 80.0
+    noise: Gaussian
+
+    def second(self, model: AbstractFactored, x: Array, z: Array) -> Scalar:
+        step, flat = self.noise.scale * z, z.reshape(-1)
+
+        def parts(y):
+            """|psi|^2, and <I - z z', psi> = tr psi - z' psi z."""
+            alpha, v = _psi(model, y)
+            contrast = jnp.sum(alpha * (1 - flat**2)) + jnp.sum(v**2) - jnp.sum((v.T @ flat) ** 2)
+            return frobenius(alpha, v, jnp.ones(v.shape[1], v.dtype)), contrast
+
+        # The three points as a batch: one large product per layer instead of three.
+        norms, contrasts = jax.vmap(parts)(jnp.stack([x + step, x - step, x]))
+        curvature = contrasts[0] + contrasts[1] - 2 * contrasts[2]
+        return norms[0] + norms[1] + 2 / self.noise.scale**2 * curvature
+
+    def first(self) -> DSMVR:
+        return DSMVR(self.noise)
+
+
+class DiagonalD2SM(AbstractSecondOrderLoss):
+    """L = E | diag s2(x~) + s1(x~)^2 + (1 - z^2) / sigma^2 |^2, all elementwise (thesis Eq. 4.17).
+
+    Only the diagonal entries are matched; what lies off the diagonal of s1 s1' does not enter.
+    """
+
+    comparable: ClassVar[bool] = True
+    balance: ClassVar[float] = 4.0
+    noise: Gaussian
+
+    def second(self, model: AbstractSecondOrder, x: Array, z: Array) -> Scalar:
+        sigma = self.noise.scale
+        return jnp.sum((_diagonal_psi(model, x + sigma * z) + (1 - z.reshape(-1) ** 2) / sigma**2) ** 2)
+
+    def first(self) -> DSM:
+        return DSM(self.noise)
+
+
+class DiagonalD2SMVR(AbstractSecondOrderLoss):
+    """The antithetic form of `DiagonalD2SM`, as `D2SMVR`: twice it less the constant 4 D / sigma^4."""
+
+    comparable: ClassVar[bool] = True
+    balance: ClassVar[float] = 8.0
+    noise: Gaussian
+
+    def second(self, model: AbstractSecondOrder, x: Array, z: Array) -> Scalar:
+        step, contrast = self.noise.scale * z, 1 - z.reshape(-1) ** 2
+        plus, minus, here = jax.vmap(lambda y: _diagonal_psi(model, y))(jnp.stack([x + step, x - step, x]))
+        curvature = jnp.sum(contrast * (plus + minus - 2 * here))
+        return jnp.sum(plus**2) + jnp.sum(minus**2) + 2 / self.noise.scale**2 * curvature
+
+    def first(self) -> DSMVR:
+        return DSMVR(self.noise)
+
+
+class JointSecondOrder(AbstractObjective):
+    """L = second-order loss + gamma * E |s1(x~) + z / sigma|^2 / 2 (thesis Eq. 4.14 and 4.16).
+
+    The first-order term is `DSM`, or `DSMVR` beside a loss of reduced variance, brought from their normalisation to
+    that of the equation by the factor D / (2 sigma^2). Gradients of both terms flow into s1. The thesis does not print
+    gamma; by default it is what the authors' programs used, 40 / sigma^2 beside `D2SM` and 4 / sigma^2 beside
+    `DiagonalD2SM`, doubled beside their reduced forms, which are twice as large.
+
+    >>> import unnorm as un
+    >>> round(JointSecondOrder(D2SMVR(un.noises.Gaussian(0.1))).gamma)
+    8000
+    """
+
+    comparable: ClassVar[bool] = True
+    loss: AbstractSecondOrderLoss
+    gamma: float = eqx.field(static=True)
+
+    def __init__(self, loss: AbstractSecondOrderLoss, gamma: float | None = None):
+        require(gamma is None or gamma >= 0, f"the weight of the first-order loss must not be negative: {gamma}")
+        self.loss = loss
+        self.gamma = loss.balance / loss.noise.scale**2 if gamma is None else gamma
+
+    def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
+        """Nothing persists between steps."""
+        return None
+
+    def __call__(
+        self, model: Any, state: None, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
+    ) -> tuple[Scalar, tuple[None, Info]]:
+        one, two = jax.random.split(key)
+        second, _ = self.loss(model, None, batch, key=one)
+        first, _ = self.loss.first()(model, None, batch, key=two)
+        first = first * batch[0].size / (2 * self.loss.noise.scale**2)
+        return second + self.gamma * first, (None, {"first": first, "second": second})

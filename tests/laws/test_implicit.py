@@ -1,0 +1,183 @@
+"""Laws of implicit encoders: the entropy's gradient, and the posterior that a linear model must learn.
+
+With z = A eps the entropy is log |det A| and a constant, so that its gradient is A^-T. With a linear Gaussian decoder
+the posterior is Gaussian and known, and an encoder trained on the evidence bound must have its mean and covariance.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from harness import breaks, holds
+
+from unnorm.energies import LatentPrior
+from unnorm.networks import (
+    Autoencoder,
+    GaussianDecoder,
+    GaussianEncoder,
+    ImplicitEncoder,
+    PointEncoder,
+    ScoredAutoencoder,
+)
+from unnorm.noises import Gaussian as Noise
+from unnorm.objectives import ELBO, WAE, EnergyDiscrepancy, ImplicitVAE, entropy_surrogate
+from unnorm.objectives.implicit import two_rates
+from unnorm.training import fit_repeats
+
+MIX = np.array([[1.0, 0.3], [-0.4, 0.7]])
+
+
+def surrogate_gradients(stopped: bool) -> np.ndarray:
+    """The gradient in A of the surrogate with the exact score, on each of 64 batches of 2000 codes."""
+
+    def surrogate(mix, eps):
+        zs = eps @ mix.T
+        precision = jnp.linalg.inv(mix @ mix.T)
+        scores = -zs @ precision
+        return entropy_surrogate(scores, zs) if stopped else jnp.mean(jnp.sum(scores * zs, axis=1))
+
+    eps = jax.random.normal(jax.random.key(0), (64, 2000, 2))
+    return np.asarray(jax.jit(jax.vmap(jax.grad(surrogate), in_axes=(None, 0)))(jnp.asarray(MIX, float), eps))
+
+
+def test_the_surrogate_has_the_gradient_of_minus_the_entropy():
+    truth = -np.linalg.inv(MIX).T
+    assert holds(surrogate_gradients(stopped=True), truth)
+    assert breaks(surrogate_gradients(stopped=False), truth)
+
+
+# ------------------------------------------------------------------------------------------------- a linear decoder
+
+LOADING = np.array([[1.0, 0.5], [0.2, -0.8], [0.6, 0.3]])
+SIGMA = 0.8
+COVARIANCE = np.linalg.inv(np.eye(2) + LOADING.T @ LOADING / SIGMA**2)
+GAIN = COVARIANCE @ LOADING.T / SIGMA**2
+
+
+class Affine(eqx.Module):
+    weight: jax.Array
+
+    def __call__(self, x):
+        return self.weight @ x
+
+
+class Fixed(eqx.Module):
+    """The true decoder, without parameters: training leaves it alone."""
+
+    def __call__(self, z):
+        return jnp.asarray(LOADING, z.dtype) @ z
+
+
+class Moments(eqx.Module):
+    """A linear mean and constant standard deviations."""
+
+    weight: jax.Array
+    log_std: jax.Array
+
+    def __call__(self, x):
+        return jnp.concatenate([self.weight @ x, self.log_std])
+
+
+class Zero(eqx.Module):
+    """A score that is always nought: the entropy is then forgotten."""
+
+    def __call__(self, z):
+        return jnp.zeros(2)
+
+
+DECODER = GaussianDecoder(Fixed(), SIGMA)
+
+
+def rows() -> jax.Array:
+    generator = np.random.default_rng(0)
+    xs = generator.normal(size=(12, 2000, 2)) @ LOADING.T + SIGMA * generator.normal(size=(12, 2000, 3))
+    return jnp.asarray(xs, float)
+
+
+def posterior(model, objective, **options) -> np.ndarray:
+    """Mean map and covariance of the encoder learnt on each of 12 data sets."""
+    learnt = fit_repeats(model, objective, rows(), steps=1500, batch=200, rate=0.003, key=jax.random.key(1), **options)
+    weights = np.asarray(learnt.encoder.network.weight)
+    mixing = weights[..., 3:]
+    covariances = mixing @ mixing.transpose(0, 2, 1)
+    return np.concatenate([weights[..., :3].reshape(12, 6), covariances[:, [0, 0, 1], [0, 1, 1]]], axis=1)
+
+
+TRUTH = np.concatenate([GAIN.reshape(6), COVARIANCE[[0, 0, 1], [0, 1, 1]]])
+ENCODER = ImplicitEncoder(Affine(jnp.concatenate([jnp.zeros((2, 3)), jnp.eye(2)], axis=1)), 2)
+
+
+def test_an_implicit_encoder_learns_the_posterior():
+    score = Affine(jnp.concatenate([jnp.zeros((2, 3)), -jnp.eye(2)], axis=1))
+    assert holds(
+        posterior(ScoredAutoencoder(ENCODER, DECODER, score), ImplicitVAE(), optimiser=two_rates()), TRUTH, bias=0.02
+    )
+    assert breaks(
+        posterior(ScoredAutoencoder(ENCODER, DECODER, Zero()), ImplicitVAE(), optimiser=two_rates()), TRUTH, bias=0.02
+    )
+
+
+def test_the_bound_with_a_gaussian_encoder_learns_the_best_diagonal():
+    """The best factorised Gaussian has the true mean and the inverse of the diagonal of the true precision."""
+    model = Autoencoder(GaussianEncoder(Moments(jnp.zeros((2, 3)), jnp.zeros(2))), DECODER)
+    learnt = fit_repeats(model, ELBO(), rows(), steps=800, batch=200, rate=0.01, key=jax.random.key(1))
+    network = learnt.encoder.network
+    found = np.concatenate([np.asarray(network.weight).reshape(12, 6), np.exp(2 * np.asarray(network.log_std))], axis=1)
+    variances = 1 / np.diag(np.linalg.inv(COVARIANCE))
+    assert holds(found, np.concatenate([GAIN.reshape(6), variances]), bias=0.01)
+    assert breaks(found, np.concatenate([GAIN.reshape(6), np.diag(COVARIANCE)]), bias=0.01)
+
+
+# ------------------------------------------------------------------------------------------------- the aggregate
+
+
+class Blind(eqx.Module):
+    """A decoder that does not look at z: only prior and entropy are left of the loss."""
+
+    def __call__(self, z):
+        return jnp.zeros(2)
+
+
+def aggregate(model, objective, **options) -> np.ndarray:
+    """The covariance of the codes after training, x ~ N(0, I), z = W x, on each of 12 data sets."""
+    xs = jax.random.normal(jax.random.key(2), (12, 2000, 2))
+    learnt = fit_repeats(model, objective, xs, steps=1500, batch=200, rate=0.003, key=jax.random.key(3), **options)
+    weights = np.asarray(learnt.encoder.network.weight)
+    return (weights @ weights.transpose(0, 2, 1))[:, [0, 0, 1], [0, 1, 1]]
+
+
+def test_the_aggregate_of_codes_becomes_the_prior():
+    encoder = PointEncoder(Affine(jnp.asarray(MIX * 2, float)))
+    decoder = GaussianDecoder(Blind())
+    normal = [1.0, 0.0, 1.0]
+    assert holds(
+        aggregate(ScoredAutoencoder(encoder, decoder, Affine(-jnp.eye(2))), WAE(), optimiser=two_rates()),
+        normal,
+        bias=0.03,
+    )
+    assert breaks(
+        aggregate(ScoredAutoencoder(encoder, decoder, Zero()), WAE(), optimiser=two_rates()), normal, bias=0.02
+    )
+
+
+# ------------------------------------------------------------------------------------------------- a learnt prior
+
+
+class Shift(eqx.Module):
+    """tilt(z) = -b.z: the tilted normal is N(b, I)."""
+
+    slope: jax.Array
+
+    def __call__(self, z):
+        return -jnp.dot(self.slope, z)[None]
+
+
+def test_a_tilted_prior_learns_where_the_codes_are():
+    """Codes of N(b, I): energy discrepancy with quadratic energies of the right curvature has its optimum at b."""
+    centre = np.array([0.7, -0.4])
+    codes = jax.random.normal(jax.random.key(4), (12, 2000, 2)) + jnp.asarray(centre, float)
+    objective = EnergyDiscrepancy(Noise(0.5), draws=32)
+    prior = LatentPrior(Shift(jnp.zeros(2)), 2)
+    fits = fit_repeats(prior, objective, codes, steps=600, batch=200, rate=0.02, key=jax.random.key(5))
+    assert holds(fits.tilt.slope, centre, bias=0.02)
+    assert breaks(fits.tilt.slope, 0.8 * centre, bias=0.02)
