@@ -17,7 +17,7 @@ from unnorm.scores import as_score
 
 SIGMA, RIDGE, ROWS, DIMENSION = 0.4, 0.03, 60, 3
 #: Losses of the library that know nothing of the closed form, and the factor that makes them 1/2 |s - target|^2 + ...
-LOSSES = [(SM(), 1.0), (SSM(), 1.0), (SSM(draws=3), 1.0), (SSMVR(), 1.0)]
+LOSSES = [(SM(), 1.0), (SSM(), 1.0), pytest.param(SSM(draws=3), 1.0, marks=pytest.mark.thorough), (SSMVR(), 1.0)]
 LOSSES += [(DSM(un.noises.Gaussian(SIGMA)), DIMENSION / (2 * SIGMA**2))]
 
 

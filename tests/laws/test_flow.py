@@ -92,7 +92,7 @@ def test_likelihood_finds_a_correlated_gaussian():
     truth = un.energies.gaussian([1.0, -0.5], [[2.0, 0.9], [0.9, 0.6]])
     data, test = truth.samples(4000, key=jax.random.key(5)), truth.samples(4000, key=jax.random.key(6))
     start = NICE(Real((2,)), width=16, depth=1, couplings=4, key=jax.random.key(7))
-    options = {"steps": 800, "batch": 256, "rate": 1e-2, "key": jax.random.key(8), "progress": False}
+    options = {"steps": 500, "batch": 256, "rate": 1e-2, "key": jax.random.key(8), "progress": False}
     flow = un.fit(start, MLE(), data, **options).model
     excess = np.asarray(jax.vmap(flow)(test) - jax.vmap(truth)(test), np.float64)
     assert holds(excess, 0.0, bias=0.01)

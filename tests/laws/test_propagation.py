@@ -67,7 +67,7 @@ def test_approximate_backpropagation_is_exact_with_one_hidden_layer_only(batch):
     assert np.abs(diagonal - true_diagonal).max() > 0.02 * np.abs(true_diagonal).max()
 
 
-@pytest.mark.parametrize("depth", [1, 3])
+@pytest.mark.parametrize("depth", [pytest.param(1, marks=pytest.mark.thorough), 3])
 def test_curvature_propagation_is_unbiased(batch, depth):
     network, x = energy(depth).network, batch[0]
     draws = jax.random.split(jax.random.key(12), 20_000)

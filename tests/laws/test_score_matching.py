@@ -2,7 +2,7 @@
 
 For the model N(mean, scale^2 I) everything is in closed form: the loss on data N(m0, s0^2 I) is
 J = -d r + r^2 (d s0^2 + |mean - m0|^2) / 2 with r = scale^-2. The diffusion form is judged on densities whose edge
-plain score matching gets wrong; the finite differences by their measured order.
+plain score matching gets wrong.
 """
 
 import math
@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import breaks, deviation, holds
+from harness import breaks, holds
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
@@ -29,7 +29,6 @@ from unnorm.objectives import (
     SSMVR,
     DiffusionSM,
     GaussianSlices,
-    RademacherSlices,
     SphereSlices,
 )
 from unnorm.objectives.score_matching import score_field, value_and_divergence
@@ -149,7 +148,7 @@ CASES = [
     pytest.param(SM(), Isotropic, id="sm", marks=THOROUGH),
     pytest.param(SM(chunk=2), IsotropicScore, id="sm chunked, a score", marks=THOROUGH),
     pytest.param(SSM(), Isotropic, id="ssm", marks=THOROUGH),
-    pytest.param(SSM(GaussianSlices(), draws=3), IsotropicScore, id="ssm gaussian, a score"),
+    pytest.param(SSM(GaussianSlices(), draws=3), IsotropicScore, id="ssm gaussian, a score", marks=THOROUGH),
     pytest.param(SSM(SphereSlices(radius=1.0)), Isotropic, id="ssm unit sphere", marks=THOROUGH),
     pytest.param(SSMVR(GaussianSlices()), Isotropic, id="ssm-vr gaussian", marks=THOROUGH),
     pytest.param(SSMVR(SphereSlices(), draws=2), IsotropicScore, id="ssm-vr sphere", marks=THOROUGH),
@@ -191,6 +190,7 @@ def test_variance_reduction_needs_white_slices():
         SSMVR(SphereSlices(radius=1.0))
 
 
+@THOROUGH
 def test_denoising_recovers_the_noisy_gaussian():
     found = fitted(DSMVR(Noise(0.4)))
     assert holds(found, truth(SCALE**2 + 0.16))
@@ -231,7 +231,7 @@ def closed_gradient(noise: float = 0.0) -> np.ndarray:
         pytest.param(SM(), 1.0, id="sm"),
         pytest.param(SSM(), 1.0, id="ssm", marks=THOROUGH),
         pytest.param(SSM(GaussianSlices(), draws=2), 1.0, id="ssm gaussian"),
-        pytest.param(SSM(SphereSlices(radius=1.0)), 1 / D, id="ssm unit sphere"),
+        pytest.param(SSM(SphereSlices(radius=1.0)), 1 / D, id="ssm unit sphere", marks=THOROUGH),
         pytest.param(SSMVR(), 1.0, id="ssm-vr"),
         pytest.param(SSMVR(SphereSlices()), 1.0, id="ssm-vr sphere", marks=THOROUGH),
         pytest.param(FDSSM(0.2), 1.0, id="finite difference"),
@@ -254,7 +254,7 @@ def losses(objective, model, batch, keys):
 
 @pytest.fixture(scope="module")
 def network():
-    return MLPEnergy(Real((5,)), width=12, depth=2, key=jax.random.key(4))
+    return MLPEnergy(Real((5,)), width=12, depth=1, key=jax.random.key(4))
 
 
 @pytest.fixture(scope="module")
@@ -280,6 +280,7 @@ def test_sliced_losses_average_to_the_exact_one_on_a_network(network, points):
         assert breaks(found, expected + np.mean(hessians[:, -1, -1]))
 
 
+@THOROUGH
 def test_the_gradient_through_chunks_is_the_same(network, points):
     whole, chunked = (gradients(SM(chunk), network, points[None]) for chunk in (5, 2))
     np.testing.assert_allclose(chunked, whole, rtol=1e-4, atol=1e-6)
@@ -322,38 +323,6 @@ def test_the_spread_of_its_gradient_is_flat_in_the_noise():
     # Negative controls: plain denoising, and the control variate as printed, grow as 1 / sigma.
     for make in (DSM, PrintedDSMVR):
         assert 80 < spread(make, 0.001) / spread(make, 0.1) < 120
-
-
-# ------------------------------------------------------------------------------------------------- finite differences
-
-
-class Quartic(AbstractEnergy):
-    space: Real = eqx.field(static=True, default=Real((1,)))
-
-    def __call__(self, x):
-        return jnp.sum(0.5 * x**2 + 0.25 * x**4 + 0.3 * x**3)
-
-
-def test_finite_differences_are_of_second_order():
-    """In one dimension v^2 = 1, so that the sliced loss is the exact one and the gap is all bias."""
-    with jax.enable_x64(True):
-        batch = jnp.linspace(-1.5, 1.2, 50)[:, None]
-        keys = jax.random.key(0)
-        exact = losses(SM(), Quartic(), batch, keys[None])[0]
-
-        def gaps(loss_at):
-            return np.array([abs(float(loss_at(h) - exact)) for h in (0.2, 0.1, 0.05)])
-
-        found = gaps(lambda h: losses(FDSSM(h), Quartic(), batch, keys[None])[0])
-        assert np.all(np.abs(np.log2(found[:-1] / found[1:]) - 2) < 0.05)
-
-        # Negative control: a factor 1/4 where 1/8 belongs leaves a gap that does not close.
-        def wrong(h):
-            loss, (_, info) = FDSSM(h)(Quartic(), None, batch, key=keys)
-            return 2 * loss - info["trace"]
-
-        lost = gaps(wrong)
-        assert lost[-1] > 0.9 * lost[0]
 
 
 # ------------------------------------------------------------------------------------------------- edges
@@ -404,6 +373,7 @@ class Rate(eqx.Module):
         return jnp.sum(self.rate * x)
 
 
+@THOROUGH
 def test_diffusion_takes_a_diagonal_or_a_matrix():
     model, batch = start(), gaussian_batches(1)[0]
     diagonal, matrix = DiffusionSM(lambda x: 1 + x**2), DiffusionSM(lambda x: jnp.diag(1 + x**2))
@@ -415,21 +385,3 @@ def test_diffusion_takes_a_diagonal_or_a_matrix():
     assert abs(float(a - c)) > 0.01
     with pytest.raises(InputError, match="3 x 3"):
         DiffusionSM(lambda x: jnp.ones(2))(model, None, batch, key=jax.random.key(0))
-
-
-# ------------------------------------------------------------------------------------------------- slices
-
-
-@pytest.mark.parametrize(
-    "slices", [GaussianSlices(), RademacherSlices(), SphereSlices(), SphereSlices(radius=0.7)], ids=str
-)
-def test_slices_have_the_moments_they_state(slices):
-    x = jnp.zeros((2, 2))
-    vs = jax.vmap(lambda k: slices(x, key=k))(jax.random.split(jax.random.key(11), 40_000)).reshape(-1, 4)
-    second, (mixed, pure) = slices.second(4), slices.fourth(4)
-    squares = np.stack([vs[:, 0] ** 2, vs[:, 0] * vs[:, 1], vs[:, 1] ** 2 * vs[:, 2] ** 2, vs[:, 3] ** 4], 1)
-    rounding = 1e-5
-    assert holds(squares, [second, 0.0, mixed, pure], rounding)
-    assert breaks(squares, [second, 0.0, mixed, pure * 1.1], rounding)
-    assert slices.white == math.isclose(second, 1.0)
-    assert deviation(vs, 0.0) < 4.5

@@ -5,12 +5,14 @@ SSM-VR: mean |v|^2 / mean |x|^2) and the covariances are known in closed form. A
 all coordinates and one coupling for all pairs, has a Hessian with entries off the diagonal, which slices feel.
 """
 
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import breaks, holds
+from harness import breaks, deviation, holds
 from jaxtyping import Array, Float
 
 from unnorm.energies import AbstractEnergy, Shifted
@@ -185,6 +187,7 @@ def newton_fits(objective, model, data, keys):
             lambda e: e.ssm(GaussianSlices(), 2),
             lambda e: e.ssm(GaussianSlices(), 1),
             id="ssm",
+            marks=pytest.mark.thorough,
         ),
         pytest.param(SSMVR(), lambda e: e.ssm_vr(RademacherSlices()), lambda e: e.sm(), id="ssm-vr"),
         pytest.param(SM(), lambda e: e.sm(), lambda e: e.ssm_vr(GaussianSlices()), id="sm", marks=pytest.mark.thorough),
@@ -220,3 +223,21 @@ def test_a_lopsided_law_of_slices_scatters_as_predicted():
     # Negative control: the white law of the same family.
     white = float(score_matching_efficiency(model, draw(model, (2000,), 10)).ssm(GaussianSlices())[0, 0])
     assert breaks(found, white, bias=(FINITE + 0.02) * prediction)
+
+
+# ------------------------------------------------------------------------------------------------- slices
+
+
+@pytest.mark.parametrize(
+    "slices", [GaussianSlices(), RademacherSlices(), SphereSlices(), SphereSlices(radius=0.7)], ids=str
+)
+def test_slices_have_the_moments_they_state(slices):
+    x = jnp.zeros((2, 2))
+    vs = jax.vmap(lambda k: slices(x, key=k))(jax.random.split(jax.random.key(11), 40_000)).reshape(-1, 4)
+    second, (mixed, pure) = slices.second(4), slices.fourth(4)
+    squares = np.stack([vs[:, 0] ** 2, vs[:, 0] * vs[:, 1], vs[:, 1] ** 2 * vs[:, 2] ** 2, vs[:, 3] ** 4], 1)
+    rounding = 1e-5
+    assert holds(squares, [second, 0.0, mixed, pure], rounding)
+    assert breaks(squares, [second, 0.0, mixed, pure * 1.1], rounding)
+    assert slices.white == math.isclose(second, 1.0)
+    assert deviation(vs, 0.0) < 4.5

@@ -42,10 +42,12 @@ def demo(out: Out = None, seed: Seed = 0, json: Json = False, quiet: Quiet = Fal
 @app.command()
 def fit(
     data: Data,
-    objective: Annotated[str, typer.Option(help="How to learn (unnorm list objectives).")] = "cnce",
-    model: ModelName = "mlp",
+    objective: Annotated[
+        str | None, typer.Option(help="How to learn (unnorm list objectives); default tilt, or cnce for other models.")
+    ] = None,
+    model: ModelName = "tilted",
     out: Out = None,
-    steps: Steps = 5000,
+    steps: Steps = 3000,
     batch: Batch = 256,
     rate: Rate = 1e-3,
     patience: Annotated[int | None, typer.Option(min=1, help="Stop after this many evaluations without gain.")] = None,
@@ -60,11 +62,22 @@ def fit(
 ) -> None:
     """Fit a model to a table and save the run."""
     from unnorm.cli.learn import fit_command
-    from unnorm.cli.options import training_settings
+    from unnorm.cli.options import default_objective, training_settings
 
     training = training_settings(steps=steps, batch=batch, rate=rate, patience=patience, evaluations=evaluations)
     fit_command(
-        data, model, objective, training, out, options or [], resume, report, checkpoint_seconds, seed, json, quiet
+        data,
+        model,
+        objective or default_objective(model),
+        training,
+        out,
+        options or [],
+        resume,
+        report,
+        checkpoint_seconds,
+        seed,
+        json,
+        quiet,
     )
 
 

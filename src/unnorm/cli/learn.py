@@ -151,7 +151,8 @@ def compare_command(
     data: str, objectives: str, model: str, training: Training, seed: int, as_json: bool, quiet: bool
 ) -> None:
     """Fit by each objective in turn and print one table."""
-    names = [e.name for e in OBJECTIVES] if objectives == "all" else [n.strip() for n in objectives.split(",")]
+    everything = [e.name for e in OBJECTIVES if e.suits(model)]
+    names = everything if objectives == "all" else [n.strip() for n in objectives.split(",")]
     for name in names:
         find(OBJECTIVES, name, "objective")
     prepared = prepare(data, seed)

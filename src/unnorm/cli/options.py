@@ -31,6 +31,11 @@ def named(name: str, options: dict[str, Any]) -> Named:
     return Named(name=name, options=options)
 
 
+def default_objective(model: str) -> str:
+    """A reference is tilted away from itself; anything else is learnt by conditional NCE with jumps."""
+    return "tilt" if model == "tilted" else "cnce"
+
+
 def training_settings(**given: Any) -> Training:
     """Training settings, or a sentence about the first one that is impossible."""
     try:

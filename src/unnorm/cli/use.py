@@ -101,7 +101,7 @@ def _log_z(run: Run, seed: int, quiet: bool) -> Estimate:
     if saved is not None:
         return Estimate.from_dict(saved["log_z"])
     note("Estimating log Z ...", quiet=quiet)
-    proposal = references_of(run.prepared, seed=seed).proposal
+    proposal = proposal_for(run.model, run.prepared, references_of(run.prepared, seed=seed))
     return log_partition(run.model, base=proposal, key=jax.random.key(seed + 1))
 
 

@@ -26,3 +26,6 @@ from unnorm.energies.mixture import gaussian_mixture as gaussian_mixture
 from unnorm.energies.neural import MLPEnergy as MLPEnergy
 from unnorm.energies.neural import NeuralEnergy as NeuralEnergy
 from unnorm.energies.neural import ResNetEnergy as ResNetEnergy
+from unnorm.energies.tilted import Tilted as Tilted
+from unnorm.energies.tilted import best_reference as best_reference
+from unnorm.energies.tilted import tilt as tilt

@@ -2,7 +2,8 @@
 
 log p~(x) = sum_l alpha_l k_w(x, z_l) + log q0(x), with a kernel on learnt features. Score matching losses are quadratic
 in alpha, so that alpha has a closed form given everything else: see `objectives.KernelFamily`, which learns the rest,
-and `objectives.finalise`, which puts the final alpha in. (Wenliang, Sutherland, Strathmann and Gretton 2019; thesis 3.6.1.)
+and `objectives.finalise`, which puts the final alpha in. Wenliang, Sutherland, Strathmann and Gretton 2019; thesis,
+section 3.6.1.
 """
 
 from collections.abc import Callable

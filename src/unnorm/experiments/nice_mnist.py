@@ -54,7 +54,7 @@ def logits(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 def _settings(job: Job) -> dict[str, Any]:
     if job.quick:
-        return {"side": 14, "width": 64, "depth": 2, "chunks": 6, "steps": 150, "rows": 100, "test": 300}
+        return {"side": 14, "width": 64, "depth": 2, "chunks": 6, "steps": 400, "rows": 100, "test": 300}
     return {"side": 28, "width": 1000, "depth": 4, "chunks": 100, "steps": 422, "rows": 128, "test": 10_000}
 
 
@@ -170,7 +170,7 @@ def draw(result: Result, path: Path) -> None:
     left.legend(fontsize=8)
     right.set_xlabel(SM_LOSS)
     right.set_ylabel(LOG_LIKELIHOOD)
-    right.set_xscale("symlog", linthresh=100)
+    right.margins(x=0.25, y=0.1)
     for axis in (left, right):
         axis.grid(alpha=0.3)
     figure.savefig(path, dpi=150)

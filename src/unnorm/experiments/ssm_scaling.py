@@ -3,8 +3,9 @@
 Data N(0, I_D), batches of 100. The source trains a deep kernel exponential family on a graphics card and draws the
 times as curves without printing them, so that only their shape can be compared. The network here is ours: a
 `NeuralEnergy` on a perceptron with two hidden layers of 128 softplus units; the step is loss, gradient and Adam update,
-compiled once (not timed) and then timed over repeats, of which the median and the spread are kept. Exact score
-matching takes one derivative of the score per coordinate, the others a fixed number.
+compiled once (not timed) and then timed over repeats. The table has their medians; the claims and the picture take the
+fastest repeat of each, which other programs on the machine disturb least. Exact score matching takes one derivative of
+the score per coordinate, the others a fixed number.
 """
 
 import math
@@ -68,6 +69,7 @@ def _time(name: str, dimension: int, seed: int, repeats: int, budget: float) -> 
     quarter, three = np.quantile(times, [0.25, 0.75])
     return {
         "median": float(np.median(times)),
+        "fastest": min(times),
         "stderr": float(1.253 * (three - quarter) / 1.349 / math.sqrt(len(times))),
         "first": compiled,
         "repeats": len(times),
@@ -90,14 +92,18 @@ def run(job: Job) -> Result:
         },
         "timing",
     )
-    seconds = {n: [found[f"{n.replace(' ', '-')}-{d}"]["median"] for d in DIMENSIONS] for n in METHODS}
+    seconds = {n: [found[f"{n.replace(' ', '-')}-{d}"]["fastest"] for d in DIMENSIONS] for n in METHODS}
     columns = tuple(f"D = {d}, ms" for d in DIMENSIONS)
     rows = []
     for name in METHODS:
         figures = {}
         for d, column in zip(DIMENSIONS, columns, strict=True):
             piece = found[f"{name.replace(' ', '-')}-{d}"]
-            diagnostics = {"repeats": float(piece["repeats"]), "first_call_seconds": piece["first"]}
+            diagnostics = {
+                "repeats": float(piece["repeats"]),
+                "fastest_ms": 1e3 * piece["fastest"],
+                "first_call_seconds": piece["first"],
+            }
             figures[column] = Estimate(1e3 * piece["median"], 1e3 * piece["stderr"], "median of repeats", diagnostics)
         rows.append(Row(name, figures))
     late = [i for i, d in enumerate(DIMENSIONS) if d >= 100]
@@ -132,8 +138,8 @@ def _claims(seconds: dict[str, list[float]], slopes: dict[str, float]) -> tuple[
             0.6 < excess < 1.4,
         ),
         Claim(
-            f"The sliced losses are nearly flat: over a dimension {DIMENSIONS[-1] // DIMENSIONS[0]} times larger they "
-            f"take {sliced[0]:.1f} (SSM) and {sliced[1]:.1f} (SSM-VR) times as long.",
+            f"The sliced losses grow far slower than the dimension: {DIMENSIONS[-1] // DIMENSIONS[0]} times as many "
+            f"coordinates take {sliced[0]:.1f} (SSM) and {sliced[1]:.1f} (SSM-VR) times as long.",
             max(sliced) < 10,
         ),
         Claim(f"At D = {DIMENSIONS[-1]} exact score matching takes {ratio:.0f} times as long as SSM.", ratio > 20),
@@ -155,7 +161,7 @@ def draw(result: Result, file: Path) -> None:
     for (name, seconds), colour in zip(result.series["seconds"].items(), colours, strict=True):
         label = f"{name} (slope {result.series['slopes'][name]:.2f})"
         axes.plot(dimensions, 1e3 * np.asarray(seconds), "o-", ms=4, lw=1.4, color=colour, label=label)
-    axes.set(xscale="log", yscale="log", xlabel="dimension D", ylabel="milliseconds per training step")
+    axes.set(xscale="log", yscale="log", xlabel="dimension D", ylabel="milliseconds per training step (fastest)")
     axes.set_xticks(dimensions, [str(d) for d in dimensions])
     axes.minorticks_off()
     axes.grid(alpha=0.25, which="both")

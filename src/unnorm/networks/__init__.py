@@ -15,3 +15,4 @@ from unnorm.networks.autoencoder import implicit_encoder as implicit_encoder
 from unnorm.networks.autoencoder import wasserstein_autoencoder as wasserstein_autoencoder
 from unnorm.networks.mlp import MLP as MLP
 from unnorm.networks.resnet import ResNet as ResNet
+from unnorm.networks.wells import Wells as Wells

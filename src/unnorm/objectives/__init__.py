@@ -42,4 +42,5 @@ from unnorm.objectives.slices import AbstractSlices as AbstractSlices
 from unnorm.objectives.slices import GaussianSlices as GaussianSlices
 from unnorm.objectives.slices import RademacherSlices as RademacherSlices
 from unnorm.objectives.slices import SphereSlices as SphereSlices
+from unnorm.objectives.tilting import TiltNCE as TiltNCE
 from unnorm.objectives.weighted import WeightedSum as WeightedSum

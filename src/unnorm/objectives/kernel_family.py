@@ -39,7 +39,7 @@ class Quadratic(NamedTuple):
     """alpha'G alpha / 2 + b'alpha + a, a mean over points.
 
     >>> q = Quadratic(jnp.eye(1), jnp.array([2.0]), jnp.array(0.5))
-    >>> float(q.solve(1.0)[0]), float(q(jnp.array([-1.0])))
+    >>> round(float(q.solve(1.0)[0]), 4), float(q(jnp.array([-1.0])))
     (-1.0, -1.0)
     """
 
@@ -59,21 +59,30 @@ class Quadratic(NamedTuple):
 Parts = tuple[Float[Array, "l m"], Float[Array, " m"], Float[Array, " l"], Scalar]
 
 
-def _mean(parts: Parts) -> Quadratic:
-    """From (F, r, c, e) of every point of a batch to the mean."""
+Weights = Float[Array, " b"]
+
+
+def _mean(parts: Parts, weights: Weights | None) -> Quadratic:
+    """From (F, r, c, e) of every point of a batch to the mean, or to the weighted sum."""
     gradients, offsets, curvatures, constants = parts
     n = len(gradients)
-    flat = jnp.moveaxis(gradients, 1, 0).reshape(gradients.shape[1], -1)
+    weights = jnp.full(n, 1 / n, gradients.dtype) if weights is None else weights
+    root = jnp.sqrt(weights)
+    flat = jnp.moveaxis(gradients * root[:, None, None], 1, 0).reshape(gradients.shape[1], -1)
+    residual = (offsets * root[:, None]).reshape(-1)
     return Quadratic(
-        flat @ flat.T / n,
-        (flat @ offsets.reshape(-1)) / n + jnp.mean(curvatures, axis=0),
-        0.5 * jnp.sum(offsets**2) / n + jnp.mean(constants),
+        flat @ flat.T, flat @ residual + weights @ curvatures, 0.5 * residual @ residual + weights @ constants
     )
 
 
 @singledispatch
-def quadratic(loss: AbstractObjective, model: DKEF, batch: Float[Array, "b d"], key: PRNGKeyArray) -> Quadratic:
-    """The loss on a batch as a function of alpha; draws are those the loss itself makes with this key."""
+def quadratic(
+    loss: AbstractObjective, model: DKEF, batch: Float[Array, "b d"], key: PRNGKeyArray, weights: Weights | None = None
+) -> Quadratic:
+    """The loss on a batch as a function of alpha; draws are those the loss itself makes with this key.
+
+    The mean over the rows, or with `weights` their weighted sum.
+    """
     raise InputError(
         f"{type(loss).__name__} has no closed form for a DKEF; use SM, SSM, SSMVR, DSM, ApproximateBP or "
         "CurvaturePropagation"
@@ -99,17 +108,17 @@ def _gradients(model: DKEF, x: Array) -> Float[Array, "l d"]:
 
 
 @quadratic.register
-def _(loss: SM, model: DKEF, batch: Array, key: PRNGKeyArray) -> Quadratic:
+def _(loss: SM, model: DKEF, batch: Array, key: PRNGKeyArray, weights: Weights | None = None) -> Quadratic:
     def one(x: Array) -> Parts:
         slopes, curvatures = jax.vmap(partial(_along, model, x))(jnp.eye(x.size, dtype=x.dtype))
         precision = 1 / model.base_scale**2
         return slopes.T, -precision * x, jnp.sum(curvatures, axis=0), jnp.asarray(-precision * x.size)
 
-    return _mean(jax.vmap(one)(batch))
+    return _mean(jax.vmap(one)(batch), weights)
 
 
 @quadratic.register
-def _(loss: SSM, model: DKEF, batch: Array, key: PRNGKeyArray) -> Quadratic:
+def _(loss: SSM, model: DKEF, batch: Array, key: PRNGKeyArray, weights: Weights | None = None) -> Quadratic:
     def one(x: Array, key: PRNGKeyArray) -> Parts:
         vs = _slices(loss.slices, loss.draws, x, key)
         slopes, curvatures = jax.vmap(partial(_along, model, x))(vs)
@@ -120,11 +129,11 @@ def _(loss: SSM, model: DKEF, batch: Array, key: PRNGKeyArray) -> Quadratic:
             -precision * jnp.mean(jnp.sum(vs**2, axis=1)),
         )  # fmt: skip
 
-    return _mean(jax.vmap(one)(batch, jax.random.split(key, len(batch))))
+    return _mean(jax.vmap(one)(batch, jax.random.split(key, len(batch))), weights)
 
 
 @quadratic.register
-def _(loss: SSMVR, model: DKEF, batch: Array, key: PRNGKeyArray) -> Quadratic:
+def _(loss: SSMVR, model: DKEF, batch: Array, key: PRNGKeyArray, weights: Weights | None = None) -> Quadratic:
     def one(x: Array, key: PRNGKeyArray) -> Parts:
         vs = _slices(loss.slices, loss.draws, x, key)
         _, curvatures = jax.vmap(partial(_along, model, x))(vs)
@@ -132,11 +141,11 @@ def _(loss: SSMVR, model: DKEF, batch: Array, key: PRNGKeyArray) -> Quadratic:
         constant = -precision * jnp.mean(jnp.sum(vs**2, axis=1))
         return _gradients(model, x), -precision * x, jnp.mean(curvatures, axis=0), constant
 
-    return _mean(jax.vmap(one)(batch, jax.random.split(key, len(batch))))
+    return _mean(jax.vmap(one)(batch, jax.random.split(key, len(batch))), weights)
 
 
 @quadratic.register
-def _(loss: DSM, model: DKEF, batch: Array, key: PRNGKeyArray) -> Quadratic:
+def _(loss: DSM, model: DKEF, batch: Array, key: PRNGKeyArray, weights: Weights | None = None) -> Quadratic:
     """1/2 |s(y) + (y - x) / sigma^2|^2 at y = x + sigma z: the loss of DSM times d / (2 sigma^2)."""
     if not isinstance(loss.noise, Gaussian):
         raise InputError(f"the closed form for a DKEF takes one noise level, Gaussian(scale), not {loss.noise}")
@@ -148,25 +157,29 @@ def _(loss: DSM, model: DKEF, batch: Array, key: PRNGKeyArray) -> Quadratic:
         offset = -y / model.base_scale**2 + z / sigma
         return _gradients(model, y), offset, jnp.zeros_like(model.alpha), jnp.zeros(())
 
-    return _mean(jax.vmap(one)(batch, zs))
+    return _mean(jax.vmap(one)(batch, zs), weights)
 
 
-def _propagated(model: DKEF, curvature: Curvature, batch: Array, key: PRNGKeyArray) -> Quadratic:
+def _propagated(
+    model: DKEF, curvature: Curvature, batch: Array, key: PRNGKeyArray, weights: Weights | None
+) -> Quadratic:
     def one(x: Array, key: PRNGKeyArray) -> Parts:
         precision = 1 / model.base_scale**2
         return _gradients(model, x), -precision * x, curvature(x, key), jnp.asarray(-precision * x.size)
 
-    return _mean(jax.vmap(one)(batch, jax.random.split(key, len(batch))))
+    return _mean(jax.vmap(one)(batch, jax.random.split(key, len(batch))), weights)
 
 
 @quadratic.register
-def _(loss: ApproximateBP, model: DKEF, batch: Array, key: PRNGKeyArray) -> Quadratic:
-    return _propagated(model, approximate_traces(model), batch, key)
+def _(loss: ApproximateBP, model: DKEF, batch: Array, key: PRNGKeyArray, weights: Weights | None = None) -> Quadratic:
+    return _propagated(model, approximate_traces(model), batch, key, weights)
 
 
 @quadratic.register
-def _(loss: CurvaturePropagation, model: DKEF, batch: Array, key: PRNGKeyArray) -> Quadratic:
-    return _propagated(model, sampled_traces(model, loss.floor), batch, key)
+def _(
+    loss: CurvaturePropagation, model: DKEF, batch: Array, key: PRNGKeyArray, weights: Weights | None = None
+) -> Quadratic:
+    return _propagated(model, sampled_traces(model, loss.floor), batch, key, weights)
 
 
 class KernelFamily(AbstractObjective):
@@ -177,8 +190,8 @@ class KernelFamily(AbstractObjective):
     Two halves, because on one and the same the closed form would overfit and the ridge would go to zero. Any of SM,
     SSM, SSMVR, DSM (one level), ApproximateBP and CurvaturePropagation is the `loss`.
 
-    >>> KernelFamily(SM()).loss
-    SM(chunk=32)
+    >>> KernelFamily(SSM(draws=2)).loss.draws
+    2
     """
 
     comparable: ClassVar[bool] = True
@@ -202,26 +215,25 @@ class KernelFamily(AbstractObjective):
         return value, (None, {"ridge": ridge})
 
 
-@eqx.filter_jit
+_block = eqx.filter_jit(quadratic)
+
+
 def over_data(loss: AbstractObjective, model: DKEF, data: Float[Array, "n d"], *, key: PRNGKeyArray) -> Quadratic:
-    """The mean over all rows, a block at a time."""
-    whole, rest = divmod(len(data), BLOCK)
-    keys = jax.random.split(key, whole + 1)
-    total = Quadratic(jnp.zeros((len(model.alpha),) * 2), jnp.zeros_like(model.alpha), jnp.zeros(()))
+    """The mean over all rows, a block at a time; the last block is filled up with rows of no weight.
 
-    def scaled(part: Quadratic, n: int) -> Quadratic:
-        return Quadratic(*(n / len(data) * array for array in part))
-
-    def add(total, inputs):
-        part = scaled(quadratic(loss, model, *inputs), BLOCK)
-        return jax.tree.map(jnp.add, total, part), None
-
-    if whole:
-        blocks = data[: whole * BLOCK].reshape(whole, BLOCK, -1)
-        total, _ = jax.lax.scan(add, total, (blocks, keys[:whole]))
-    if rest:
-        part = scaled(quadratic(loss, model, data[whole * BLOCK :], keys[whole]), rest)
-        total = jax.tree.map(jnp.add, total, part)
+    Blocks of one size, so that data sets of any length share one compiled program: compiling it takes longer than
+    going through a table.
+    """
+    n = len(data)
+    blocks = -(-n // BLOCK)
+    rows = jnp.concatenate([data, jnp.broadcast_to(data[:1], (blocks * BLOCK - n, *data.shape[1:]))])
+    weights = jnp.where(jnp.arange(blocks * BLOCK) < n, 1 / n, 0.0)
+    total = None
+    for i, block_key in enumerate(jax.random.split(key, blocks)):
+        here = slice(i * BLOCK, (i + 1) * BLOCK)
+        part = _block(loss, model, rows[here], block_key, weights[here])
+        total = part if total is None else jax.tree.map(jnp.add, total, part)
+    assert total is not None
     return total
 
 
@@ -232,6 +244,7 @@ def finalise(model: DKEF, loss: AbstractObjective, data: Any, valid: Any, *, key
     eigendecomposition.
     """
     train_key, valid_key = jax.random.split(key)
+    require(len(data) >= 1 and len(valid) >= 1, "the final alpha needs training and validation rows")
     train = over_data(loss, model, jnp.asarray(data, float), key=train_key)
     held_out = over_data(loss, model, jnp.asarray(valid, float), key=valid_key)
     matrix, vector, valid_matrix, valid_vector = (

@@ -9,6 +9,7 @@ RUN/report.html           the same for people
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -74,6 +75,11 @@ def settings_of(prepared: Prepared, model: Named, objective: Named, training: Tr
     """The settings of a new run; names and options are checked here, before anything is written."""
     for entries, named, what in ((MODELS, model, "model"), (OBJECTIVES, objective, "objective")):
         read_options(find(entries, named.name, what), named.options)
+    entry = find(OBJECTIVES, objective.name, "objective")
+    require(
+        entry.suits(model.name),
+        f"{objective.name} learns only {' or '.join(entry.only or ())} models, not {model.name}",
+    )
     return RunSettings(
         model=model,
         objective=objective,
@@ -87,9 +93,13 @@ def settings_of(prepared: Prepared, model: Named, objective: Named, training: Tr
     )
 
 
-def build(settings: RunSettings, prepared: Prepared) -> tuple[AbstractEnergy, Any]:
-    """The model before training, and its objective."""
-    context = Context(prepared.space, prepared.scales, jax.random.key(settings.seed))
+def build(
+    settings: RunSettings, prepared: Prepared, saved: Mapping[str, tuple[int, ...]] | None = None
+) -> tuple[AbstractEnergy, Any]:
+    """The model before training, and its objective; with the shapes of a `saved` model, a frame for its arrays."""
+    context = Context(
+        prepared.space, prepared.scales, jax.random.key(settings.seed), prepared.train, prepared.valid, saved
+    )
     model = find(MODELS, settings.model.name, "model")
     objective = find(OBJECTIVES, settings.objective.name, "objective")
     return (
@@ -199,9 +209,9 @@ class Run:
     def model(self) -> AbstractEnergy:
         """The trained model: the best weights of the checkpoint."""
         arrays, _ = load_arrays(self.checkpoint)
-        template, _ = build(self.settings, self.prepared)
-        weights, skeleton = eqx.partition(template, eqx.is_inexact_array)
         best = {name.removeprefix("state.best"): a for name, a in arrays.items() if name.startswith("state.best.")}
+        template, _ = build(self.settings, self.prepared, {name: a.shape for name, a in best.items()})
+        weights, skeleton = eqx.partition(template, eqx.is_inexact_array)
         return eqx.combine(restore(weights, best, str(self.checkpoint)), skeleton)
 
     def write_json(self, name: str, content: Any) -> None:

@@ -122,7 +122,8 @@ def update(recipe: Recipe, state: TrainState, data: Array) -> tuple[TrainState, 
     weights = jax.tree.map(lambda w, d: w - (rate * d).astype(w.dtype), state.weights, direction)
     # Early on the average follows closely, or it would remember the random start for 1/(1-decay) steps.
     decay = jnp.minimum(recipe.averaging, (1.0 + state.step) / (10.0 + state.step))
-    average = jax.tree.map(lambda a, w: (decay * a + (1 - decay) * w).astype(w.dtype), state.average, weights)
+    # Written as a step towards the weights: what does not move (a fixed reference) then has an average equal to it.
+    average = jax.tree.map(lambda a, w: (a + (1 - decay) * (w - a)).astype(w.dtype), state.average, weights)
     moved = TrainState(
         weights, optimiser, average, state.best, state.best_loss, objective, order, state.step + 1, state.key,
         state.rate_factor, state.retries, state.stale,

@@ -1,0 +1,73 @@
+"""The one table of names: what the command line calls things, and what saved runs are rebuilt from.
+
+Inside the library nothing is looked up by a string. Here each name is tied to its options (validated by pydantic, so a
+misspelt or impossible one is a sentence) and to a function that builds the thing from them.
+"""
+
+from unnorm.catalogue.entry import Context as Context
+from unnorm.catalogue.entry import Entry as Entry
+from unnorm.catalogue.entry import Options as Options
+from unnorm.catalogue.entry import find as find
+from unnorm.catalogue.entry import read_options as read_options
+from unnorm.catalogue.models import MODELS as MODELS
+from unnorm.catalogue.objectives import OBJECTIVES as OBJECTIVES
+from unnorm.catalogue.objectives import PYTHON_OBJECTIVES as PYTHON_OBJECTIVES
+from unnorm.catalogue.samplers import SAMPLERS as SAMPLERS
+from unnorm.data import PROBLEMS
+
+#: Models that are built in Python: name, summary.
+PYTHON_MODELS = (
+    ("DKEF", "deep kernel exponential family"),
+    ("NICE", "additive coupling flow, exact likelihood"),
+    ("LatentPrior", "energy-based prior on an autoencoder's latent space"),
+    ("Shifted", "any energy with a learnt constant"),
+)
+#: What can be named in a listing but is not built from the command line: name, summary.
+NOISES = (
+    ("Gaussian", "y = x + scale z"),
+    ("VarianceExploding", "geometric levels, Song and Ermon 2019"),
+    ("VariancePreserving", "alpha^2 + sigma^2 = 1, Song et al. 2021"),
+    ("OrnsteinUhlenbeck", "dX = -X dt + sqrt(2) dB"),
+    ("KDE", "kernel density estimate of the data"),
+    ("DataJump", "another data point"),
+    ("Independent", "draws of any normalised density"),
+    ("Jumps", "local moves and global jumps, chosen per point"),
+    ("BlendedJumps", "the same as one kernel"),
+    ("LeaveOneOut", "a KDE that leaves a row's own kernel out at that row"),
+    ("MomentGaussian", "the data's Gaussian, as noise for NCE"),
+    ("UnitGaussian", "a standard Gaussian"),
+    ("SpanGaussian", "a Gaussian half as wide as the data's span"),
+    ("KernelDensity", "a KDE as noise for NCE, leave-one-out at rows"),
+    ("FittedMixture", "a Gaussian mixture fitted first"),
+)
+GENERATORS = (
+    ("LangevinCorrector", "Langevin at each level: annealed Langevin"),
+    ("Then", "one transition after another"),
+)
+EXPERIMENTS = (
+    ("demo", "two modes, unequal weights: which objective finds them?"),
+    ("cnce-table1", "seed 000, Table 1: NCE and CNCE on the 20-D mixture of 40 components"),
+    ("cnce-figure1", "seed 000, Figure 1: local jumps miss the weights, mixed jumps find them"),
+    ("blindness", "which objectives see mixture weights, by distance of the modes"),
+    ("ed-density", "seed 002: energy discrepancy on 2-D densities, and its limits"),
+    ("ssm-variance", "thesis Thm 3.3: variance of sliced score matching"),
+    ("dkef-uci", "thesis Figs 3.1, B.1: deep kernel exponential families on three tables"),
+    ("tables", "our default against what people use today, on three tables"),
+    ("ssm-scaling", "thesis Fig. 3.2: time per step against dimension"),
+    ("nice-mnist", "thesis Table 3.1: score matching losses on a flow"),
+    ("implicit-vae", "thesis Table 3.2: implicit encoders"),
+    ("hosm-table", "thesis Tables 4.1, 4.2: second-order scores"),
+)
+
+
+def listing() -> dict[str, list[tuple[str, str]]]:
+    """Everything with a name, by kind."""
+    return {
+        "objectives": [*((e.name, e.summary) for e in OBJECTIVES), *PYTHON_OBJECTIVES],
+        "models": [*((e.name, e.summary) for e in MODELS), *PYTHON_MODELS],
+        "samplers": [(e.name, e.summary) for e in SAMPLERS],
+        "generators": list(GENERATORS),
+        "noises": list(NOISES),
+        "data": [(name, (make.__doc__ or "").strip().splitlines()[0]) for name, make in PROBLEMS.items()],
+        "experiments": list(EXPERIMENTS),
+    }

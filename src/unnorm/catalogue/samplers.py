@@ -1,0 +1,34 @@
+"""The samplers that a command can name."""
+
+from pydantic import Field
+
+from unnorm import samplers
+from unnorm.catalogue.entry import Context, Entry, Options, chosen
+
+
+class StepOptions(Options):
+    step_size: float = Field(default=0.1, gt=0)
+
+
+class HMCOptions(StepOptions):
+    leapfrogs: int = Field(default=10, ge=1)
+
+
+class NUTSOptions(StepOptions):
+    max_doublings: int = Field(default=8, ge=1, le=12)
+
+
+class LangevinOptions(Options):
+    step_size: float | None = Field(default=None, gt=0)
+
+
+def _langevin(o: LangevinOptions, c: Context) -> samplers.AbstractSampler:
+    return samplers.Langevin(chosen(o.step_size, 0.05 * c.scales.length**2))
+
+
+SAMPLERS: tuple[Entry[samplers.AbstractSampler], ...] = (
+    Entry("nuts", "no-U-turn sampler with warm-up", NUTSOptions, lambda o, c: samplers.NUTS(**o.model_dump())),
+    Entry("hmc", "Hamiltonian Monte Carlo with warm-up", HMCOptions, lambda o, c: samplers.HMC(**o.model_dump())),
+    Entry("mala", "Metropolis-adjusted Langevin with warm-up", StepOptions, lambda o, c: samplers.MALA(o.step_size)),
+    Entry("langevin", "unadjusted Langevin", LangevinOptions, _langevin),
+)
