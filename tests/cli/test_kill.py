@@ -18,7 +18,8 @@ KILLS = 6
 def command(table, out, objective):
     return [
         sys.executable, "-m", "unnorm", "fit", str(table), "--out", str(out), "--resume",
-        "--model", "mlp", "--objective", objective, "--steps", "24000", "--batch", "32", "--evaluations", "400", "--checkpoint-seconds", "0", "--no-report",
+        "--model", "mlp", "--objective", objective, "--steps", "24000", "--batch", "32",
+        "--evaluations", "400", "--checkpoint-seconds", "0", "--no-report",
         "--set", "model.width=8", "--set", "model.depth=1", "--quiet",
     ]  # fmt: skip
 

@@ -33,7 +33,7 @@ def errors(estimator, dimension, n=100, repeats=REPEATS):
     return np.asarray(found, np.float64).T
 
 
-# Errors measured once with another implementation, over a few sets of 100 samples each.
+# Errors measured once with another implementation on 100 samples; over how many sets is not known.
 MEASURED = [
     (lambda x: stein_score(x, 0.001), 2, 2.6),
     (stein_score, 2, 0.25),
@@ -45,7 +45,7 @@ MEASURED = [
 
 @pytest.mark.parametrize(("estimator", "dimension", "measured"), MEASURED)
 def test_errors_on_a_standard_gaussian(estimator, dimension, measured):
-    """The mean error is the one measured, which is uncertain itself by the spread over four sets of samples."""
+    """The mean error is the one measured, which is allowed half the spread between sets as an error of its own."""
     found, wrong_sign, averaged = errors(estimator, dimension)
     spread = found.std(ddof=1) / 2
     assert holds(found, measured, bias=spread)

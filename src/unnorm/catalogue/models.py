@@ -52,10 +52,9 @@ def _tilted(o: TiltedOptions, c: Context) -> energies.AbstractEnergy:
 def _fitted(o: TiltedOptions, c: Context) -> energies.AbstractNormalised:
     if c.saved is not None:
         components = c.saved.get(".reference.logits")
-        d = c.space.size
-        return (
-            energies.standard_gaussian(d) if components is None else energies.random_mixture(d, *components, key=c.key)
-        )
+        if components is None:
+            return energies.standard_gaussian(c.space.size)
+        return energies.random_mixture(c.space.size, components[0], key=c.key)
     train, valid = c.rows("a reference")
     return best_reference(train, valid, key=c.key) if o.reference == "committee" else energies.fit_gaussian(train)
 

@@ -15,7 +15,7 @@ from unnorm.estimate import Estimate
 from unnorm.evaluation import energies, log_partition
 from unnorm.report import write_report
 from unnorm.runs import Run, assess
-from unnorm.runs.assess import references_of
+from unnorm.runs.assess import proposal_for, references_of
 from unnorm.samplers import sample
 from unnorm.training.checkpoint import write_atomically
 

@@ -50,12 +50,8 @@ class Tilted(AbstractEnergy):
 
 def silenced(network: MLP) -> MLP:
     """The network with its last layer at zero: it says nothing until it has learnt something."""
-    last = network.layers[-1]
-    return eqx.tree_at(
-        lambda n: (n.layers[-1].weight, n.layers[-1].bias),
-        network,
-        (jnp.zeros_like(last.weight), jnp.zeros_like(last.bias)),
-    )
+    last = jax.tree.map(jnp.zeros_like, network.layers[-1])
+    return eqx.tree_at(lambda n: n.layers[-1], network, last)
 
 
 def tilt(reference: AbstractNormalised, *, width: int = 128, depth: int = 3, key: PRNGKeyArray) -> Tilted:

@@ -25,6 +25,7 @@ import numpy as np
 from unnorm.data import Problem, load
 from unnorm.energies import (
     AbstractEnergy,
+    AbstractNormalised,
     FunctionEnergy,
     NeuralEnergy,
     ResNetEnergy,
@@ -53,7 +54,7 @@ METHODS = (*PRINTED, "ours-neural", "ours", "constant energy", "mixture by EM", 
 def figures(model: AbstractEnergy, problem: Problem, *, draws: int = 100_000, seed: int = 0) -> dict[str, float]:
     """Ratio, NLL and MSE of an energy on a problem whose density is known."""
     truth = problem.truth
-    assert truth is not None
+    assert isinstance(truth, AbstractNormalised)
 
     def log_f(energy: AbstractEnergy, points: Any) -> np.ndarray:
         found = jax.jit(lambda e, x: jax.lax.map(e, x, batch_size=2000))(energy, jnp.asarray(points))
