@@ -184,6 +184,7 @@ OBJECTIVES: tuple[Entry[objectives.AbstractObjective], ...] = (
 )  # fmt: skip
 #: Objectives for models that are built in Python: name, summary.
 PYTHON_OBJECTIVES = (
+    ("MLE", "maximum likelihood of a normalised model"),
     ("DiffusionSM", "score matching weighted by a positive-definite Sigma(x)"),
     ("DenoisingKL", "mean and spread of the clean point given the noisy one"),
     ("D2SM", "second-order denoising score matching, low rank plus diagonal"),
