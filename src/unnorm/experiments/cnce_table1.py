@@ -16,7 +16,6 @@ of `unnorm fit`, a tilted reference; `ours-neural` an energy without one, a netw
 import math
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +32,7 @@ from unnorm.energies import (
     fit_mixture,
     tilt,
 )
+from unnorm.evaluation import energies
 from unnorm.experiments.base import Claim, Experiment, Job, Published, Result, Row, over_seeds
 from unnorm.networks.wells import Wells
 from unnorm.noises import Gaussian, GlobalJumps, Jumps, KernelDensity, MomentGaussian, scales_of
@@ -56,15 +56,11 @@ def figures(model: AbstractEnergy, problem: Problem, *, draws: int = 100_000, se
     truth = problem.truth
     assert isinstance(truth, AbstractNormalised)
 
-    def log_f(energy: AbstractEnergy, points: Any) -> np.ndarray:
-        found = jax.jit(lambda e, x: jax.lax.map(e, x, batch_size=2000))(energy, jnp.asarray(points))
-        return -np.asarray(found, dtype=np.float64)
-
     points = truth.samples(draws, key=jax.random.key(seed + 77))
-    weights = log_f(model, points) - log_f(truth, points)
+    weights = energies(truth, points) - energies(model, points)
     log_z = float(np.log(np.mean(np.exp(weights - weights.max()))) + weights.max())
-    log_p = log_f(model, problem.test) - log_z
-    error = log_p - log_f(truth, problem.test)
+    log_p = -energies(model, problem.test) - log_z
+    error = log_p + energies(truth, problem.test)
     half = len(error) // 2
     pairs = error[:half] - error[half : 2 * half]
     return {"Ratio": float(np.mean(pairs**2)), "NLL": float(-log_p.mean()), "MSE": float(np.mean(error**2))}
