@@ -6,7 +6,10 @@ enough rows, no constant column. A sentence names the file, the place in it and 
 
 import os
 import re
+import struct
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,12 +90,20 @@ def _read_delimited(path: Path, shown: str) -> Read:
     return values, columns, lambda index: f"line {lines[index]}"
 
 
+#: What NumPy's, zipfile's and Arrow's decoders raise on damaged bytes: a header that is not a literal, a length beyond
+#: the end, an unknown compression, a password where there was none.
+DECODING = (
+    ValueError, TypeError, KeyError, IndexError, OverflowError, SyntaxError, EOFError, OSError, MemoryError,
+    RuntimeError, tokenize.TokenError, struct.error, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+
+
 def _read_npy(path: Path, shown: str) -> Read:
     with path.open("rb") as file:
         try:
             # Unlike np.load, this never takes a file of another kind for a pickle.
             array = np.lib.format.read_array(file, allow_pickle=False)
-        except Exception as error:
+        except DECODING as error:
             raise _damaged(error, shown, "np.save") from error
     return _from_array(array, shown)
 
@@ -108,7 +119,7 @@ def _read_npz(path: Path, shown: str) -> Read:
             keys = archive.files
             chosen = keys[0] if len(keys) == 1 else next((key for key in KEYS if key in keys), None)
             array = None if chosen is None else archive[chosen]
-        except Exception as error:
+        except DECODING as error:
             raise _damaged(error, shown, "np.savez") from error
     require(len(keys) > 0, f"{shown} holds no array; write it again with np.savez(file, x=table)")
     if array is None:
@@ -118,7 +129,7 @@ def _read_npz(path: Path, shown: str) -> Read:
 
 
 def _damaged(error: Exception, shown: str, writer: str) -> Exception:
-    """What to raise when a decoder failed: damaged bytes can make it raise almost anything."""
+    """What to raise when a decoder failed."""
     if isinstance(error, PermissionError | MemoryError):
         return error
     if "Object arrays" in str(error):
@@ -156,7 +167,7 @@ def _read_parquet(path: Path, shown: str) -> Read:
     try:
         with path.open("rb") as file:
             table = parquet.ParquetFile(file).read()
-    except Exception as error:
+    except (*DECODING, pa.ArrowException) as error:
         raise _damaged(error, shown, "the program that made it") from error
     require(table.num_columns > 0, f"{shown} has no columns; write it again with at least one")
     for name, column in zip(table.column_names, table.columns, strict=True):
