@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.compiling import compiled
 from unnorm.energies import AbstractEnergy, AbstractNormalised, Gaussian, GaussianMixture, fit_gaussian
 from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate
@@ -19,7 +19,7 @@ from unnorm.evaluation.tails import judged
 BLOCK = 4096
 
 
-@eqx.filter_jit
+@compiled
 def _draw_block(target: AbstractEnergy, proposal: AbstractNormalised, n: int, key: PRNGKeyArray):
     xs = proposal.samples(n, key=key)
     return xs, jax.vmap(proposal)(xs) - jax.vmap(target)(xs)

@@ -1,15 +1,15 @@
 """Held-out log-likelihood with its error."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from unnorm.compiling import compiled
 from unnorm.energies import AbstractEnergy
 from unnorm.estimate import Estimate, mean_estimate
 
-_energies_of = eqx.filter_jit(lambda model, xs: jax.vmap(model)(xs))
+_energies_of = compiled(lambda model, xs: jax.vmap(model)(xs))
 
 #: Rows looked at together.
 BLOCK = 8192

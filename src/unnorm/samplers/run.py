@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, PRNGKeyArray, Shaped
 
+from unnorm.compiling import compiled
 from unnorm.devices import require_divisible, split_over_devices
 from unnorm.energies.base import AbstractEnergy
 from unnorm.errors import InputError, require
@@ -58,7 +59,7 @@ def _start(target: AbstractEnergy, chains: int, key: PRNGKeyArray) -> Array:
     raise InputError(f"chains on {target.space} need starting points; pass start=")
 
 
-_energies_of = eqx.filter_jit(lambda target, xs: jax.vmap(target)(xs))
+_energies_of = compiled(lambda target, xs: jax.vmap(target)(xs))
 
 
 def _check_start(target: AbstractEnergy, start: Array) -> None:
@@ -75,19 +76,19 @@ def _check_start(target: AbstractEnergy, start: Array) -> None:
     )
 
 
-@eqx.filter_jit
+@compiled
 def _warm_up(sampler: AbstractAdaptiveSampler, target: AbstractEnergy, xs: Array, steps: int, key: PRNGKeyArray):
     keys = jax.random.split(key, len(xs))
     return eqx.filter_vmap(lambda x, k: sampler.warm_up(target, x, steps=steps, key=k))(split_over_devices(xs), keys)
 
 
-@eqx.filter_jit
+@compiled
 def _init(samplers: AbstractSampler, per_chain: bool, target: AbstractEnergy, xs: Array):
     axis = eqx.if_array(0) if per_chain else None
     return eqx.filter_vmap(lambda s, x: s.init(target, x), in_axes=(axis, 0))(samplers, split_over_devices(xs))
 
 
-@eqx.filter_jit
+@compiled
 def _advance(samplers, per_chain: bool, target, states, counts: tuple[Array, Array, Array], key, size: int):
     """`count` <= `size` draws, each after `thin` steps, numbered from `first`; one program for every count."""
     first, count, thin = counts

@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.compiling import compiled
 from unnorm.objectives import AbstractObjective
 from unnorm.training.loop import _recipe
-from unnorm.training.state import Schedule, cosine, run_steps, start
+from unnorm.training.state import Schedule, cosine, many_steps, start
 
 Model = TypeVar("Model", bound=eqx.Module)
 
@@ -44,10 +45,10 @@ def fit_repeats(
     """
     recipe = _recipe(model, objective, min(batch, data.shape[1]), steps, rate, average, schedule, optimiser)
 
-    @eqx.filter_jit
+    @compiled
     def run(data: Array, keys: Array):
         def one(points, key):
-            state, _, _ = run_steps(recipe, start(model, recipe, points, key), points, jnp.asarray(steps))
+            state, _, _ = many_steps(recipe, start(model, recipe, points, key), points, jnp.asarray(steps))
             return state.average
 
         return eqx.filter_vmap(one)(data, keys)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from unnorm.compiling import compiled
 from unnorm.devices import split_over_devices
 from unnorm.objectives import AbstractObjective
 
@@ -131,8 +132,7 @@ def update(recipe: Recipe, state: TrainState, data: Array) -> tuple[TrainState, 
     return moved, loss
 
 
-@eqx.filter_jit
-def run_steps(
+def many_steps(
     recipe: Recipe, state: TrainState, data: Array, count: Int[Array, ""]
 ) -> tuple[TrainState, Float[Array, ""], Int[Array, ""]]:
     """`count` steps in one compiled loop: the state after, the mean loss, and the first step whose loss was not finite.
@@ -153,7 +153,15 @@ def run_steps(
     return eqx.combine(dynamic, static), total / count, bad
 
 
-@eqx.filter_jit
+@compiled
+def run_steps(
+    recipe: Recipe, state: TrainState, data: Array, count: Int[Array, ""]
+) -> tuple[TrainState, Float[Array, ""], Int[Array, ""]]:
+    """`many_steps` as a program of its own."""
+    return many_steps(recipe, state, data, count)
+
+
+@compiled
 def held_out_loss(recipe: Recipe, weights: Any, state: TrainState, data: Array) -> Float[Array, ""]:
     """The objective's mean over the first batches of held-out data.
 
@@ -172,7 +180,7 @@ def held_out_loss(recipe: Recipe, weights: Any, state: TrainState, data: Array) 
     return jnp.mean(jax.lax.scan(one, None, (batches, keys))[1])
 
 
-@eqx.filter_jit
+@compiled
 def all_finite(tree: Any) -> Array:
     """Whether every floating-point array of a tree is finite."""
     leaves = jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))
