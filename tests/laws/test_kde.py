@@ -28,7 +28,7 @@ def truth(centres, bandwidth: float, ys) -> np.ndarray:
 
 
 def agrees(kde: KDE, bandwidth: float, ys) -> bool:
-    return np.allclose(log_densities(kde, ys), truth(kde.centres, bandwidth, ys), rtol=RELATIVE, atol=ABSOLUTE)
+    return np.allclose(log_densities(kde, ys), truth(kde.density.centres, bandwidth, ys), rtol=RELATIVE, atol=ABSOLUTE)
 
 
 @pytest.fixture(scope="module")
@@ -67,13 +67,13 @@ SMALL = jnp.array([[0.0, 0.2], [1.0, -1.0], [-1.0, 0.5], [0.5, 1.5], [-0.5, -1.2
 
 def without_mask(kde: KDE) -> KDE:
     """Padding that counts as centres at the mean."""
-    return eqx.tree_at(lambda k: k.blocks, kde, jnp.where(kde.blocks < -1e20, 0.0, kde.blocks))
+    return eqx.tree_at(lambda k: k.density.blocks, kde, jnp.where(kde.density.blocks < -1e20, 0.0, kde.density.blocks))
 
 
 def with_padded_count(kde: KDE) -> KDE:
     """The constant log of the padded number of centres."""
-    padded = jnp.concatenate([kde.centres, kde.middle[None]])
-    return eqx.tree_at(lambda k: k.centres, kde, padded)
+    padded = jnp.concatenate([kde.density.centres, kde.density.middle[None]])
+    return eqx.tree_at(lambda k: k.density.centres, kde, padded)
 
 
 def test_padding_counts_for_nothing():
@@ -97,7 +97,7 @@ def test_the_score_is_that_of_the_definition(centres):
     kde = KDE(centres[:1001], wide, block=100)
     ys = probes(centres)
     ours = jax.jit(jax.vmap(jax.grad(kde.log_density)))(ys)
-    c, y = np.asarray(kde.centres, np.float64), np.asarray(ys, np.float64)[:, None]
+    c, y = np.asarray(kde.density.centres, np.float64), np.asarray(ys, np.float64)[:, None]
     logits = -0.5 * np.sum(((y - c) / wide) ** 2, -1)
     shares = np.exp(logits - logsumexp(logits, axis=1, keepdims=True))
     expected = np.einsum("bn,bnd->bd", shares, c - y) / wide**2

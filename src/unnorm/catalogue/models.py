@@ -1,12 +1,13 @@
 """The energies that a command can name."""
 
+from collections.abc import Mapping
 from typing import Literal
 
+import jax.numpy as jnp
 from pydantic import Field
 
 from unnorm import energies
 from unnorm.catalogue.entry import Context, Entry, Options
-from unnorm.energies.tilted import best_reference
 
 
 class MLPOptions(Options):
@@ -22,7 +23,7 @@ class ResNetOptions(Options):
 
 
 class TiltedOptions(Options):
-    reference: Literal["committee", "gaussian"] = "committee"
+    reference: Literal["blend", "gaussian"] = "blend"
     width: int = Field(default=128, ge=1)
     depth: int = Field(default=3, ge=1)
 
@@ -51,16 +52,32 @@ def _tilted(o: TiltedOptions, c: Context) -> energies.AbstractEnergy:
 
 def _fitted(o: TiltedOptions, c: Context) -> energies.AbstractNormalised:
     if c.saved is not None:
-        components = c.saved.get(".reference.logits")
-        if components is None:
-            return energies.standard_gaussian(c.space.size)
-        return energies.random_mixture(c.space.size, components[0], key=c.key)
+        return _frame(c.saved, ".reference")
     train, valid = c.rows("a reference")
-    return best_reference(train, valid, key=c.key) if o.reference == "committee" else energies.fit_gaussian(train)
+    return energies.best_reference(train, valid, key=c.key) if o.reference == "blend" else energies.fit_gaussian(train)
+
+
+def _frame(saved: Mapping[str, tuple[int, ...]], place: str) -> energies.AbstractNormalised:
+    """A density of the kind and shapes that were saved at a place, for the arrays to be put into."""
+    parts = len({name.split("]")[0] for name in saved if name.startswith(f"{place}.parts[")})
+    if parts:
+        return energies.Blend(tuple(_frame(saved, f"{place}.parts[{i}]") for i in range(parts)), jnp.zeros(parts))
+    if f"{place}.centres" in saved:
+        n, d = saved[f"{place}.centres"]
+        return energies.KDE(jnp.zeros((n, d)), 1.0, shape=jnp.eye(d) if f"{place}.shape" in saved else None)
+    if f"{place}.logits" in saved:
+        k, d = saved[f"{place}.components.mean"]
+        return energies.GaussianMixture(jnp.zeros(k), jnp.zeros((k, d)), jnp.zeros((k, d, d)))
+    return energies.standard_gaussian(saved[f"{place}.mean"][0])
 
 
 MODELS: tuple[Entry[energies.AbstractEnergy], ...] = (
-    Entry("tilted", "fitted reference (Gaussians chosen by validation) tilted by a network", TiltedOptions, _tilted),
+    Entry(
+        "tilted",
+        "blend of fitted mixtures and kernel densities, tilted by a network",
+        TiltedOptions,
+        _tilted,
+    ),
     Entry("mlp", "multilayer perceptron energy", MLPOptions, _mlp),
     Entry("resnet", "residual network energy", ResNetOptions, _resnet),
     Entry("gaussian", "one Gaussian", Options, lambda o, c: energies.standard_gaussian(c.space.size)),

@@ -7,9 +7,13 @@ from unnorm.energies.base import Given as Given
 from unnorm.energies.base import Shifted as Shifted
 from unnorm.energies.base import Sum as Sum
 from unnorm.energies.base import Tempered as Tempered
-from unnorm.energies.em import best_committee as best_committee
+from unnorm.energies.committee import Blend as Blend
+from unnorm.energies.committee import best_committee as best_committee
+from unnorm.energies.committee import best_reference as best_reference
+from unnorm.energies.committee import committee as committee
+from unnorm.energies.committee import stacked as stacked
+from unnorm.energies.em import Covariance as Covariance
 from unnorm.energies.em import best_mixture as best_mixture
-from unnorm.energies.em import committee as committee
 from unnorm.energies.em import fit_gaussian as fit_gaussian
 from unnorm.energies.em import fit_mixture as fit_mixture
 from unnorm.energies.em import random_mixture as random_mixture
@@ -17,6 +21,7 @@ from unnorm.energies.flow import NICE as NICE
 from unnorm.energies.gaussian import Gaussian as Gaussian
 from unnorm.energies.gaussian import gaussian as gaussian
 from unnorm.energies.gaussian import standard_gaussian as standard_gaussian
+from unnorm.energies.kde import KDE as KDE
 from unnorm.energies.kernel import DKEF as DKEF
 from unnorm.energies.latent import LatentPosterior as LatentPosterior
 from unnorm.energies.latent import LatentPrior as LatentPrior
@@ -27,5 +32,4 @@ from unnorm.energies.neural import MLPEnergy as MLPEnergy
 from unnorm.energies.neural import NeuralEnergy as NeuralEnergy
 from unnorm.energies.neural import ResNetEnergy as ResNetEnergy
 from unnorm.energies.tilted import Tilted as Tilted
-from unnorm.energies.tilted import best_reference as best_reference
 from unnorm.energies.tilted import tilt as tilt

@@ -1,18 +1,18 @@
 """Gaussians and Gaussian mixtures fitted by maximum likelihood: the baselines every energy must beat.
 
-Expectation-maximisation (Dempster, Laird and Rubin 1977) with full covariances, started from k-means++ seeds, compiled
-whole. They double as proposals for log Z, where a fitted mixture is close enough for importance sampling to work.
+Expectation-maximisation (Dempster, Laird and Rubin 1977) started from k-means++ seeds, compiled whole. They double as
+proposals for log Z, where a fitted mixture is close enough for importance sampling to work.
 """
 
 from functools import partial
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
+from unnorm.compiling import compiled
 from unnorm.energies.base import AbstractNormalised
 from unnorm.energies.gaussian import Gaussian, gaussian
 from unnorm.energies.mixture import GaussianMixture
@@ -59,8 +59,44 @@ def _spread_seeds(data: Array, k: int, key: PRNGKeyArray) -> Array:
 
 
 def _mixture(weights: Array, means: Array, covariances: Array) -> GaussianMixture:
-    return GaussianMixture(jnp.log(weights), means, jax.vmap(_packed)(covariances))
+    # An empty component gets a finite logarithm: infinities would meet zeros in the responsibilities.
+    logits = jnp.where(weights > 0, jnp.log(jnp.maximum(weights, 1e-30)), -1e30)
+    return GaussianMixture(logits, means, jax.vmap(_packed)(covariances))
 
+
+class Covariance(NamedTuple):
+    """What a component's covariance is made of: shares that add up to one.
+
+    `full` keeps what EM finds; `diagonal` its diagonal; `spherical` its mean variance; `tied` the average of all
+    components. In between lies shrinkage, which helps where a component has few rows for its d (d + 1) / 2 numbers.
+
+    >>> SPHERICAL.of(jnp.diag(jnp.array([1.0, 3.0]))[None], jnp.ones(1)).tolist()
+    [[[2.0, 0.0], [0.0, 2.0]]]
+    """
+
+    full: float | Array = 0.0
+    diagonal: float | Array = 0.0
+    spherical: float | Array = 0.0
+    tied: float | Array = 0.0
+
+    def of(self, covariances: Float[Array, "k d d"], weights: Float[Array, " k"]) -> Float[Array, "k d d"]:
+        """The covariances EM found, for components of these weights, in the form wanted."""
+        unit = jnp.eye(covariances.shape[-1], dtype=covariances.dtype)
+        diagonal = covariances * unit
+        spherical = jnp.trace(covariances, axis1=1, axis2=2)[:, None, None] / len(unit) * unit
+        tied = jnp.einsum("k,kij->ij", weights / weights.sum(), covariances)
+        return self.full * covariances + self.diagonal * diagonal + self.spherical * spherical + self.tied * tied
+
+
+FULL, DIAGONAL, SPHERICAL, TIED = (
+    Covariance(full=1.0),
+    Covariance(diagonal=1.0),
+    Covariance(spherical=1.0),
+    Covariance(tied=1.0),
+)
+
+#: Mixtures are fitted with this many components, those above the number asked for empty: few programs serve all.
+_PADDED = (4, 16, 64)
 
 #: Rows looked at together in a pass over the data: bounds memory by this times components times dimension.
 BLOCK = 2048
@@ -109,15 +145,27 @@ def _blocks(data: Float[Array, "n d"]) -> tuple[Array, Array]:
     return rows, real
 
 
-@eqx.filter_jit
-def _fit(data: Array, seeds: Float[Array, "k d"], steps: Array, ridge: Array, tolerance: Array) -> GaussianMixture:
-    """EM from the given means, until a step gains less than `tolerance` nats per row or `steps` are taken."""
-    (n, d), k = data.shape, len(seeds)
+class _Settings(NamedTuple):
+    """Arrays, so that no setting compiles anew."""
+
+    components: Array
+    steps: Array
+    ridge: Array
+    tolerance: Array
+    covariance: Covariance
+
+
+@compiled
+def _fit(data: Array, seeds: Float[Array, "k d"], settings: _Settings) -> GaussianMixture:
+    """EM from the first of the seeds, until a step gains less than `tolerance` nats per row or `steps` are taken."""
+    (n, d), k = data.shape, settings.components
+    alive = jnp.arange(len(seeds)) < k
+    steps, ridge, tolerance, covariance = settings[1:]
     floor = ridge * jnp.mean(jnp.var(data, 0)) * jnp.eye(d, dtype=data.dtype)
     centred = data - data.mean(0)
     rows, real = _blocks(data)
-    spread = jnp.broadcast_to(centred.T @ centred / n / k ** (2 / d) + floor, (k, d, d))
-    start = _mixture(jnp.full(k, 1.0 / k, data.dtype), seeds, spread)
+    spread = jnp.broadcast_to(centred.T @ centred / n / k ** (2 / d) + floor, (len(seeds), d, d))
+    start = _mixture(alive / k, seeds, covariance.of(spread, alive / k))
 
     def go_on(carry):
         _, before, now, step = carry
@@ -128,8 +176,9 @@ def _fit(data: Array, seeds: Float[Array, "k d"], steps: Array, ridge: Array, to
         sums = _pass(mixture, rows, real)
         counts = sums.counts + 1e-6
         shift = sums.first / counts[:, None]
-        covariances = sums.second / counts[:, None, None] - shift[:, :, None] * shift[:, None, :] + floor
-        moved = _mixture(counts / counts.sum(), mixture.means + shift, covariances)
+        covariances = sums.second / counts[:, None, None] - shift[:, :, None] * shift[:, None, :]
+        counts = jnp.where(alive, counts, 0.0)
+        moved = _mixture(counts / counts.sum(), mixture.means + shift, covariance.of(covariances, counts) + floor)
         return moved, now, sums.log_likelihood / n, step + 1
 
     low = jnp.asarray(-jnp.inf, data.dtype)
@@ -143,6 +192,7 @@ def fit_mixture(
     steps: int = 100,
     ridge: float = 1e-3,
     tolerance: float = 1e-5,
+    covariance: Covariance = FULL,
     key: PRNGKeyArray,
 ) -> GaussianMixture:
     """A k-component mixture by EM. `ridge` times the mean variance is added to every covariance.
@@ -154,33 +204,13 @@ def fit_mixture(
     >>> fit_mixture(points, 3, key=jax.random.key(1)).means.shape
     (3, 2)
     """
-    seeds = _spread_seeds(data, k, key)
-    return _fit(data, seeds, jnp.asarray(steps), jnp.asarray(ridge), jnp.asarray(tolerance))
-
-
-def committee(
-    data: Float[ArrayLike, "n d"], k: int, *, members: int = 4, ridge: float = 1e-2, key: PRNGKeyArray
-) -> GaussianMixture:
-    """The average density of `members` mixtures of k components, each climbed to from other seeds.
-
-    Where one mixture overfits or misses, the others do not: by Jensen's inequality the average's log-likelihood is at
-    least the members' mean, on any data, and on held-out rows it is often above the best of them by a wide margin. It
-    is a mixture itself, of members x k components.
-
-    >>> import jax
-    >>> points = jax.random.normal(jax.random.key(0), (500, 2))
-    >>> len(committee(points, 2, members=3, key=jax.random.key(1)).weights)
-    6
-    """
-    require(members >= 1, f"a committee needs at least one member, not {members}")
-    data = jnp.asarray(data)
-    # One after another: at a time they would need as many times the memory, and are no faster.
-    fits = [fit_mixture(data, k, ridge=ridge, key=one) for one in jax.random.split(key, members)]
-    return GaussianMixture(
-        jnp.concatenate([jax.nn.log_softmax(fit.logits) for fit in fits]),
-        jnp.concatenate([fit.means for fit in fits]),
-        jnp.concatenate([fit.components.factor for fit in fits]),
-    )
+    require(1 <= k <= len(data), f"{len(data)} rows cannot be fitted by {k} components")
+    padded = next((size for size in _PADDED if k <= size), k)
+    # Seeds are drawn one after another, so the first k of many are those that k alone would have been.
+    seeds = _spread_seeds(data, padded, key)
+    numbers = jax.tree.map(jnp.asarray, (k, steps, float(ridge), float(tolerance), covariance))
+    found = _fit(data, seeds, _Settings(*numbers))
+    return GaussianMixture(found.logits[:k], found.means[:k], found.components.factor[:k])
 
 
 def mean_log_prob(density: AbstractNormalised, rows: Float[Array, "n d"]) -> float:
@@ -188,45 +218,7 @@ def mean_log_prob(density: AbstractNormalised, rows: Float[Array, "n d"]) -> flo
     return float(_mean_log_prob(density, jnp.asarray(rows)))
 
 
-_mean_log_prob = eqx.filter_jit(lambda density, rows: jnp.mean(jax.vmap(density.log_prob)(rows)))
-
-
-def best_committee(
-    train: Float[ArrayLike, "n d"],
-    valid: Float[ArrayLike, "m d"],
-    *,
-    sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64),
-    ridges: tuple[float, ...] = (1e-2, 1e-3, 1e-4),
-    members: int = 4,
-    key: PRNGKeyArray,
-) -> tuple[GaussianMixture, int]:
-    """The committee, and its members' size, with the highest held-out log-likelihood.
-
-    Sizes are tried upwards and given up once two in a row have not improved, or when a component would have fewer than
-    d + 2 rows to live on; at each size the ridge falls for as long as that helps.
-    """
-    train, valid = jnp.asarray(train), jnp.asarray(valid)
-    enough = max(5, train.shape[1] + 2)
-    sizes = tuple(k for k in sizes if k * enough <= len(train)) or (1,)
-    best: tuple[GaussianMixture, int] | None = None
-    highest, worse = -np.inf, 0
-    for k in sizes:
-        before, of_size = highest, -np.inf
-        for ridge in ridges:
-            # One Gaussian has nothing to disagree about.
-            jury = 1 if k == 1 else members
-            found = committee(train, k, members=jury, ridge=ridge, key=jax.random.fold_in(key, k))
-            score = mean_log_prob(found, valid)
-            if best is None or score > highest:
-                best, highest = (found, k), score
-            if not score > of_size:
-                break
-            of_size = score
-        worse = 0 if highest > before else worse + 1
-        if worse == 2:
-            break
-    assert best is not None
-    return best
+_mean_log_prob = compiled(lambda density, rows: jnp.mean(jax.vmap(density.log_prob)(rows)))
 
 
 def best_mixture(

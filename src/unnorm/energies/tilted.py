@@ -10,11 +10,10 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 from unnorm.energies.base import AbstractEnergy, AbstractNormalised, Point, Scalar
-from unnorm.energies.em import best_committee, fit_gaussian
-from unnorm.errors import InputError, require
+from unnorm.errors import InputError
 from unnorm.networks import MLP
 from unnorm.spaces import Real
 
@@ -59,22 +58,3 @@ def tilt(reference: AbstractNormalised, *, width: int = 128, depth: int = 3, key
     if not isinstance(reference.space, Real):
         raise InputError(f"a tilted reference lives on a Real space, not on {reference.space}")
     return Tilted(reference, silenced(MLP(reference.space.size, 1, width=width, depth=depth, key=key)))
-
-
-def best_reference(
-    train: Float[ArrayLike, "n d"],
-    valid: Float[ArrayLike, "m d"],
-    *,
-    key: PRNGKeyArray,
-) -> AbstractNormalised:
-    """The density to start from: one Gaussian, or the committee of mixtures that held-out rows like best.
-
-    >>> import jax
-    >>> train, valid = jax.random.normal(jax.random.key(0), (2, 60, 3))
-    >>> best_reference(train, valid, key=jax.random.key(1)).space
-    Real(shape=(3,))
-    """
-    train, valid = jnp.asarray(train), jnp.asarray(valid)
-    require(len(train) >= 2 and len(valid) >= 1, "a reference needs rows to be fitted to and rows to be judged on")
-    found, size = best_committee(train, valid, key=key)
-    return fit_gaussian(train) if size == 1 else found

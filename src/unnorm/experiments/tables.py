@@ -28,7 +28,7 @@ from unnorm.objectives import TiltNCE
 from unnorm.training import fit
 
 TABLES = ("redwine", "whitewine", "parkinsons")
-OURS, REFERENCE = "ours: tilted committee", "its reference alone"
+OURS, REFERENCE = "ours: tilted blend", "its reference alone"
 #: Gains above this many nats are written into the picture instead of drawn.
 LIMIT = 20.0
 LogDensities = tuple[np.ndarray, float]

@@ -60,7 +60,7 @@ class LeftOutKernels(AbstractReference):
     kde: KDE
 
     def sample(self, *, key: PRNGKeyArray) -> Point:
-        return self.kde.sample(jnp.zeros(()), self.kde.middle, key=key)
+        return self.kde.density.sample(key=key)
 
     def of_noise(self, y: Point) -> Scalar:
         return self.kde.log_density(y)
