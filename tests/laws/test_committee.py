@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from harness import breaks, holds
 from scipy import stats
 
-from tests.laws.harness import breaks, holds
 from unnorm.energies import KDE, Blend, GaussianMixture, fit_mixture, gaussian, gaussian_mixture, stacked
 from unnorm.energies.committee import kernel_estimates
 from unnorm.energies.em import DIAGONAL, FULL, SPHERICAL, TIED, Covariance, mean_log_prob

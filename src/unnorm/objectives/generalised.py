@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unnorm.energies import AbstractEnergy
 from unnorm.errors import InputError, require
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
-from unnorm.objectives.score_matching import score_field, value_and_divergence
+from unnorm.objectives.score_matching import score_field, square_and_trace, value_and_divergence
 from unnorm.scores import AbstractScore
 
 
@@ -45,20 +45,25 @@ class DiffusionSM(AbstractObjective):
     ) -> tuple[Scalar, tuple[None, Info]]:
         score = score_field(model)
 
-        def spread(x):
-            """b's and Sigma s at x, flat."""
-            b, s = self.diffusion(x), score(x).reshape(-1)
-            if b.size == s.size:
-                b = b.reshape(-1)
-                return b * s, b**2 * s
-            if b.shape == (s.size, s.size):
-                return b.T @ s, b @ (b.T @ s)
-            raise InputError(
-                f"the diffusion at a point of {s.size} numbers is {s.size} or {s.size} x {s.size}, not {b.shape}"
-            )
+        def root(x):
+            """v -> b(x) v, and its transpose, on flat vectors."""
+            b, size = self.diffusion(x), x.size
+            if b.size == size:
+                return (lambda v: b.reshape(-1) * v), (lambda v: b.reshape(-1) * v)
+            if b.shape == (size, size):
+                return (lambda v: b @ v), (lambda v: b.T @ v)
+            raise InputError(f"the diffusion at a point of {size} numbers is {size} or {size} x {size}, not {b.shape}")
 
         def loss_of(x):
-            _, divergence = value_and_divergence(lambda y: spread(y)[1].reshape(y.shape), x, chunk=self.chunk)
-            return 0.5 * jnp.sum(spread(x)[0] ** 2) + divergence
+            # div(Sigma s) = tr(b'(grad s) b) + (div Sigma)'s; in the second term the score does not vary.
+            square, trace = square_and_trace(model, x, root(x)[0], chunk=self.chunk)
+            s = score(x).reshape(-1)
+
+            def bent(y):
+                forth, back = root(y)
+                return forth(back(s)).reshape(y.shape)
+
+            _, drift = value_and_divergence(bent, x, chunk=self.chunk)
+            return 0.5 * square + trace + drift
 
         return jnp.mean(jax.vmap(loss_of)(batch)), (None, {})

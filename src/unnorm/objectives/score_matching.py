@@ -17,7 +17,7 @@ from unnorm.energies import AbstractEnergy
 from unnorm.errors import require
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
 from unnorm.objectives.slices import AbstractSlices, RademacherSlices
-from unnorm.scores import AbstractScore, as_score
+from unnorm.scores import AbstractScore, as_score, slopes_and_curvature
 
 Point = Float[Array, "..."]
 
@@ -57,6 +57,61 @@ def value_and_divergence(field: Callable[[Point], Point], x: Point, *, chunk: in
     return value, total
 
 
+def along(
+    model: AbstractEnergy | AbstractScore,
+) -> Callable[[Point, Float[Array, "k ..."]], tuple[Float[Array, " k"], Scalar]]:
+    """(x, directions) -> v_i's(x) for every direction, and sum_i v_i'(grad s(x)) v_i.
+
+    An energy is differentiated twice going forward (`scores.slopes_and_curvature`); a free score once.
+
+    >>> import unnorm as un
+    >>> slopes, curvature = along(un.energies.standard_gaussian(2))(jnp.array([1.0, 2.0]), jnp.eye(2))
+    >>> slopes.tolist(), float(curvature)
+    ([-1.0, -2.0], -2.0)
+    """
+    field = score_field(model)
+    if isinstance(model, AbstractEnergy):
+        energy = model
+
+        def of_energy(x, vs):
+            slopes, curvature = slopes_and_curvature(energy, x, vs)
+            return -slopes, -curvature
+
+        return of_energy
+
+    def of_score(x, vs):
+        s, derivative = jax.linearize(field, x)
+        return jax.vmap(lambda v: jnp.vdot(v, s))(vs), jnp.sum(jax.vmap(lambda v: jnp.vdot(v, derivative(v)))(vs))
+
+    return of_score
+
+
+def square_and_trace(
+    model: AbstractEnergy | AbstractScore, x: Point, root: Callable[[Array], Array], *, chunk: int = 32
+) -> tuple[Scalar, Scalar]:
+    """|b's(x)|^2 and tr(b'(grad s(x)) b), exactly; `root` maps a unit vector e_i to the column b e_i.
+
+    `chunk` columns at a time: never more are held, and in a gradient each chunk is computed anew rather than
+    remembered, so memory does not grow with the dimension.
+    """
+    size, part = x.size, along(model)
+
+    def columns(first, count):
+        # Beyond the last coordinate this is the zero vector, which adds nothing.
+        units = jax.vmap(lambda i: jax.nn.one_hot(i, size, dtype=x.dtype))(first + jnp.arange(count))
+        slopes, trace = part(x, jax.vmap(root)(units).reshape(count, *x.shape))
+        return jnp.sum(slopes**2), trace
+
+    if size <= chunk:
+        return columns(0, size)
+
+    def add(sums, first):
+        return jax.tree.map(jnp.add, sums, columns(first, chunk)), None
+
+    nothing = (jnp.zeros((), x.dtype), jnp.zeros((), x.dtype))
+    return jax.lax.scan(jax.checkpoint(add), nothing, jnp.arange(0, size, chunk))[0]
+
+
 class SM(AbstractObjective):
     """L = E[ tr grad s(x) + 1/2 |s(x)|^2 ], with the exact trace.
 
@@ -82,25 +137,13 @@ class SM(AbstractObjective):
     def __call__(
         self, model: AbstractEnergy | AbstractScore, state: None, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
     ) -> tuple[Scalar, tuple[None, Info]]:
-        field = score_field(model)
-        scores, traces = jax.vmap(lambda x: value_and_divergence(field, x, chunk=self.chunk))(batch)
-        trace = jnp.mean(traces)
-        return trace + 0.5 * jnp.sum(scores**2) / len(batch), (None, {"trace": trace})
+        parts = jax.vmap(lambda x: square_and_trace(model, x, lambda v: v, chunk=self.chunk))(batch)
+        square, trace = jax.tree.map(jnp.mean, parts)
+        return trace + 0.5 * square, (None, {"trace": trace})
 
 
-def _sliced(
-    model: AbstractEnergy | AbstractScore, slices: AbstractSlices, draws: int, batch: Array, key: PRNGKeyArray
-) -> tuple[Float[Array, "b ..."], Float[Array, "b draws"], Float[Array, "b draws"]]:
-    """For each point s, and for each direction v'(grad s) v and v's."""
-    field = score_field(model)
-
-    def one(x, key):
-        vs = jax.vmap(lambda k: slices(x, key=k))(jax.random.split(key, draws))
-        s, derivative = jax.linearize(field, x)
-        curvatures = jax.vmap(lambda v: jnp.vdot(v, derivative(v)))(vs)
-        return s, curvatures, jax.vmap(lambda v: jnp.vdot(v, s))(vs)
-
-    return jax.vmap(one)(batch, jax.random.split(key, len(batch)))
+def _drawn(slices: AbstractSlices, draws: int, x: Point, key: PRNGKeyArray) -> Float[Array, "draws ..."]:
+    return jax.vmap(lambda k: slices(x, key=k))(jax.random.split(key, draws))
 
 
 class SSM(AbstractObjective):
@@ -127,8 +170,11 @@ class SSM(AbstractObjective):
     def __call__(
         self, model: AbstractEnergy | AbstractScore, state: None, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
     ) -> tuple[Scalar, tuple[None, Info]]:
-        _, curvatures, slopes = _sliced(model, self.slices, self.draws, batch, key)
-        trace = jnp.mean(curvatures)
+        part = along(model)
+        slopes, curvatures = jax.vmap(lambda x, k: part(x, _drawn(self.slices, self.draws, x, k)))(
+            batch, jax.random.split(key, len(batch))
+        )
+        trace = jnp.mean(curvatures) / self.draws
         return trace + 0.5 * jnp.mean(slopes**2), (None, {"trace": trace})
 
 
@@ -159,6 +205,13 @@ class SSMVR(AbstractObjective):
     def __call__(
         self, model: AbstractEnergy | AbstractScore, state: None, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
     ) -> tuple[Scalar, tuple[None, Info]]:
-        scores, curvatures, _ = _sliced(model, self.slices, self.draws, batch, key)
+        field = score_field(model)
+
+        def one(x, key):
+            # |s|^2 needs the whole score, so the score is differentiated rather than the energy twice.
+            s, derivative = jax.linearize(field, x)
+            return s, jax.vmap(lambda v: jnp.vdot(v, derivative(v)))(_drawn(self.slices, self.draws, x, key))
+
+        scores, curvatures = jax.vmap(one)(batch, jax.random.split(key, len(batch)))
         trace = jnp.mean(curvatures)
         return trace + 0.5 * jnp.sum(scores**2) / len(batch), (None, {"trace": trace})

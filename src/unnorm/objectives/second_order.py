@@ -20,8 +20,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unnorm.errors import InputError, require
 from unnorm.noises.gaussian import Gaussian
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
-from unnorm.objectives.denoising import DSM
-from unnorm.objectives.denoising_vr import DSMVR
 from unnorm.scores import AbstractFactored, AbstractScore, AbstractSecondOrder
 
 Vector = Float[Array, " d"]
@@ -55,11 +53,23 @@ def _psi(model: Any, x: Array) -> tuple[Vector, Float[Array, "d k"]]:
     return alpha, jnp.concatenate([beta, _slope(model, x)[:, None]], axis=1)
 
 
-def _diagonal_psi(model: Any, x: Array) -> Vector:
-    """diag(s2) + s1 * s1."""
+def _diagonal_psi(model: Any, x: Array) -> tuple[Vector, Vector]:
+    """diag(s2) + s1 * s1, and s1."""
     if not isinstance(model, AbstractSecondOrder):
         raise InputError(f"the diagonal of s2 is learnt by a scores.AbstractSecondOrder, not {type(model).__name__}")
-    return model.diagonal(x).reshape(-1) + _slope(model, x) ** 2
+    slope = _slope(model, x)
+    return model.diagonal(x).reshape(-1) + slope**2, slope
+
+
+def _first(after: Vector, z: Array, sigma: float) -> Scalar:
+    """|s1(x~) + z / sigma|^2 / 2."""
+    return 0.5 * jnp.sum((after + z.reshape(-1) / sigma) ** 2)
+
+
+def _first_vr(before: Vector, after: Vector, z: Array, sigma: float) -> Scalar:
+    """The same in expectation, with s1(x) as control variate (`DSMVR`)."""
+    contrast = jnp.sum((after - before) * z.reshape(-1)) / sigma
+    return 0.5 * jnp.sum(after**2) + contrast + 0.5 * z.size / sigma**2
 
 
 class AbstractSecondOrderLoss(AbstractObjective):
@@ -73,12 +83,15 @@ class AbstractSecondOrderLoss(AbstractObjective):
     balance: eqx.AbstractClassVar[float]
 
     @abstractmethod
+    def both(self, model: Any, x: Array, z: Array) -> tuple[Scalar, Scalar]:
+        """The loss on s2 and s1 of one point with one noise, and that on s1 alone, E |s1(x~) + z / sigma|^2 / 2.
+
+        Together, because s1 at the noisy point is needed by both.
+        """
+
     def second(self, model: Any, x: Array, z: Array) -> Scalar:
         """The loss on s2 and s1 of one point with one noise."""
-
-    @abstractmethod
-    def first(self) -> AbstractObjective:
-        """The loss on s1 alone, in the normalisation of `DSM`."""
+        return self.both(model, x, z)[0]
 
     def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
         """Nothing persists between steps."""
@@ -105,14 +118,12 @@ class D2SM(AbstractSecondOrderLoss):
     balance: ClassVar[float] = 40.0
     noise: Gaussian
 
-    def second(self, model: AbstractFactored, x: Array, z: Array) -> Scalar:
+    def both(self, model: AbstractFactored, x: Array, z: Array) -> tuple[Scalar, Scalar]:
         alpha, v = _psi(model, x + self.noise.scale * z)
         weight = 1 / self.noise.scale**2
         u = jnp.concatenate([v, z.reshape(-1, 1)], axis=1)
-        return frobenius(alpha + weight, u, jnp.ones(u.shape[1], u.dtype).at[-1].set(-weight))
-
-    def first(self) -> DSM:
-        return DSM(self.noise)
+        second = frobenius(alpha + weight, u, jnp.ones(u.shape[1], u.dtype).at[-1].set(-weight))
+        return second, _first(v[:, -1], z, self.noise.scale)
 
 
 class D2SMVR(AbstractSecondOrderLoss):
@@ -130,22 +141,20 @@ class D2SMVR(AbstractSecondOrderLoss):
     balance: ClassVar[float] = 80.0
     noise: Gaussian
 
-    def second(self, model: AbstractFactored, x: Array, z: Array) -> Scalar:
+    def both(self, model: AbstractFactored, x: Array, z: Array) -> tuple[Scalar, Scalar]:
         step, flat = self.noise.scale * z, z.reshape(-1)
 
         def parts(y):
-            """|psi|^2, and <I - z z', psi> = tr psi - z' psi z."""
+            """|psi|^2, <I - z z', psi> = tr psi - z' psi z, and s1."""
             alpha, v = _psi(model, y)
             contrast = jnp.sum(alpha * (1 - flat**2)) + jnp.sum(v**2) - jnp.sum((v.T @ flat) ** 2)
-            return frobenius(alpha, v, jnp.ones(v.shape[1], v.dtype)), contrast
+            return frobenius(alpha, v, jnp.ones(v.shape[1], v.dtype)), contrast, v[:, -1]
 
         # The three points as a batch: one large product per layer instead of three.
-        norms, contrasts = jax.vmap(parts)(jnp.stack([x + step, x - step, x]))
+        norms, contrasts, slopes = jax.vmap(parts)(jnp.stack([x + step, x - step, x]))
         curvature = contrasts[0] + contrasts[1] - 2 * contrasts[2]
-        return norms[0] + norms[1] + 2 / self.noise.scale**2 * curvature
-
-    def first(self) -> DSMVR:
-        return DSMVR(self.noise)
+        second = norms[0] + norms[1] + 2 / self.noise.scale**2 * curvature
+        return second, _first_vr(slopes[2], slopes[0], z, self.noise.scale)
 
 
 class DiagonalD2SM(AbstractSecondOrderLoss):
@@ -158,12 +167,10 @@ class DiagonalD2SM(AbstractSecondOrderLoss):
     balance: ClassVar[float] = 4.0
     noise: Gaussian
 
-    def second(self, model: AbstractSecondOrder, x: Array, z: Array) -> Scalar:
+    def both(self, model: AbstractSecondOrder, x: Array, z: Array) -> tuple[Scalar, Scalar]:
         sigma = self.noise.scale
-        return jnp.sum((_diagonal_psi(model, x + sigma * z) + (1 - z.reshape(-1) ** 2) / sigma**2) ** 2)
-
-    def first(self) -> DSM:
-        return DSM(self.noise)
+        psi, slope = _diagonal_psi(model, x + sigma * z)
+        return jnp.sum((psi + (1 - z.reshape(-1) ** 2) / sigma**2) ** 2), _first(slope, z, sigma)
 
 
 class DiagonalD2SMVR(AbstractSecondOrderLoss):
@@ -173,21 +180,20 @@ class DiagonalD2SMVR(AbstractSecondOrderLoss):
     balance: ClassVar[float] = 8.0
     noise: Gaussian
 
-    def second(self, model: AbstractSecondOrder, x: Array, z: Array) -> Scalar:
+    def both(self, model: AbstractSecondOrder, x: Array, z: Array) -> tuple[Scalar, Scalar]:
         step, contrast = self.noise.scale * z, 1 - z.reshape(-1) ** 2
-        plus, minus, here = jax.vmap(lambda y: _diagonal_psi(model, y))(jnp.stack([x + step, x - step, x]))
+        points = jnp.stack([x + step, x - step, x])
+        (plus, minus, here), slopes = jax.vmap(lambda y: _diagonal_psi(model, y))(points)
         curvature = jnp.sum(contrast * (plus + minus - 2 * here))
-        return jnp.sum(plus**2) + jnp.sum(minus**2) + 2 / self.noise.scale**2 * curvature
-
-    def first(self) -> DSMVR:
-        return DSMVR(self.noise)
+        second = jnp.sum(plus**2) + jnp.sum(minus**2) + 2 / self.noise.scale**2 * curvature
+        return second, _first_vr(slopes[2], slopes[0], z, self.noise.scale)
 
 
 class JointSecondOrder(AbstractObjective):
     """L = second-order loss + gamma * E |s1(x~) + z / sigma|^2 / 2 (thesis Eq. 4.14 and 4.16).
 
-    The first-order term is `DSM`, or `DSMVR` beside a loss of reduced variance, brought from their normalisation to
-    that of the equation by the factor D / (2 sigma^2). Gradients of both terms flow into s1. The thesis does not print
+    The first-order term is that of `DSM`, or of `DSMVR` beside a loss of reduced variance, at the same noisy points.
+    Gradients of both terms flow into s1. The thesis does not print
     gamma; by default it is what the authors' programs used, 40 / sigma^2 beside `D2SM` and 4 / sigma^2 beside
     `DiagonalD2SM`, doubled beside their reduced forms, which are twice as large.
 
@@ -212,8 +218,7 @@ class JointSecondOrder(AbstractObjective):
     def __call__(
         self, model: Any, state: None, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
     ) -> tuple[Scalar, tuple[None, Info]]:
-        one, two = jax.random.split(key)
-        second, _ = self.loss(model, None, batch, key=one)
-        first, _ = self.loss.first()(model, None, batch, key=two)
-        first = first * batch[0].size / (2 * self.loss.noise.scale**2)
+        zs = jax.random.normal(key, batch.shape, batch.dtype)
+        parts = jax.vmap(lambda x, z: self.loss.both(model, x, z))(batch, zs)
+        second, first = jax.tree.map(jnp.mean, parts)
         return second + self.gamma * first, (None, {"first": first, "second": second})

@@ -93,6 +93,16 @@ def settings_of(prepared: Prepared, model: Named, objective: Named, training: Tr
     )
 
 
+def _best(checkpoint: Path) -> dict[str, Any]:
+    """The arrays of the best model of a checkpoint, by their places in it."""
+    arrays, _ = load_arrays(checkpoint)
+    return {name.removeprefix("state.best"): a for name, a in arrays.items() if name.startswith("state.best.")}
+
+
+def _shapes(arrays: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    return {name: a.shape for name, a in arrays.items()}
+
+
 def build(
     settings: RunSettings, prepared: Prepared, saved: Mapping[str, tuple[int, ...]] | None = None
 ) -> tuple[AbstractEnergy, Any]:
@@ -118,7 +128,9 @@ def train(
     progress: bool = True,
 ) -> Fit[AbstractEnergy]:
     """Fit what the settings describe."""
-    model, objective = build(settings, prepared)
+    # A run taken up again needs the shapes of its model only, not its reference fitted once more.
+    saved = _shapes(_best(checkpoint)) if resume and checkpoint is not None and checkpoint.exists() else None
+    model, objective = build(settings, prepared, saved)
     return fit(
         model,
         objective,
@@ -208,9 +220,8 @@ class Run:
     @cached_property
     def model(self) -> AbstractEnergy:
         """The trained model: the best weights of the checkpoint."""
-        arrays, _ = load_arrays(self.checkpoint)
-        best = {name.removeprefix("state.best"): a for name, a in arrays.items() if name.startswith("state.best.")}
-        template, _ = build(self.settings, self.prepared, {name: a.shape for name, a in best.items()})
+        best = _best(self.checkpoint)
+        template, _ = build(self.settings, self.prepared, _shapes(best))
         weights, skeleton = eqx.partition(template, eqx.is_inexact_array)
         return eqx.combine(restore(weights, best, str(self.checkpoint)), skeleton)
 

@@ -160,7 +160,8 @@ def sample(
             sampler, xs = jax.block_until_ready(_warm_up(sampler, target, xs, warmup, warm_key))
             advance(1)
     states = _init(sampler, per_chain, target, xs)
-    size = -(-steps // 25)
+    # Every call of the compiled loop costs about a millisecond: few of them where nobody watches.
+    size = -(-steps // (25 if progress else 5))
     if not per_chain and warmup:
         states, _, _, _ = _advance(sampler, per_chain, target, states, _counts(0, 1, warmup), warm_key, size)
     draws, accepted, divergences = [], np.zeros(chains), 0
