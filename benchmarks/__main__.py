@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.harness import environment, say
 
-NAMES = ("training", "langevin", "kde", "start")
+NAMES = ("training", "objectives", "langevin", "samplers", "kde", "start")
 
 
 def main() -> None:

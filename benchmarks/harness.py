@@ -135,7 +135,7 @@ def _compilations() -> list[str]:
 
     seen: list[str] = []
 
-    def listen(event: str, duration: float, **_: Any) -> None:
+    def listen(event: str, duration_secs: float, **kwargs: Any) -> None:
         if event == "/jax/core/compile/backend_compile_duration":
             seen.append(event)
 
@@ -170,7 +170,7 @@ def environment() -> Report:
     """What the numbers were measured on."""
     import jax
 
-    packages = ("jax", "jaxlib", "equinox", "optax", "numpy", "torch")
+    packages = ("jax", "jaxlib", "equinox", "optax", "blackjax", "numpy", "torch", "torchebm", "ebmkit")
     affinity = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     return {
         "python": platform.python_version(),

@@ -11,20 +11,23 @@ CHAINS, STEP_SIZE, WIDTH, DEPTH = 1_000, 0.01, 128, 3
 STEPS, PEER_STEPS = 1_000, 100
 
 
-def _model(seed: int = 0) -> un.energies.NeuralEnergy:
+def model(seed: int = 0) -> un.energies.NeuralEnergy:
+    """The target."""
     return un.energies.MLPEnergy(un.spaces.Real((2,)), width=WIDTH, depth=DEPTH, key=jax.random.key(seed))
 
 
-def _start(seed: int = 0) -> np.ndarray:
+def start(seed: int = 0) -> np.ndarray:
+    """Where the chains begin."""
     return np.random.default_rng(seed).normal(size=(CHAINS, 2)).astype(np.float32)
 
 
-def _ours(seed: int = 0) -> Side:
-    target, start = _model(seed), _start(seed)
+def ours(seed: int = 0) -> Side:
+    """Draws through `sample`."""
+    target, begin = model(seed), start(seed)
 
     def call() -> np.ndarray:
         return un.sample(
-            target, un.samplers.Langevin(STEP_SIZE), chains=CHAINS, steps=STEPS, start=start,
+            target, un.samplers.Langevin(STEP_SIZE), chains=CHAINS, steps=STEPS, start=begin,
             key=jax.random.key(seed), progress=False,
         ).draws  # fmt: skip
 
@@ -36,11 +39,11 @@ def _peers() -> tuple[Side, ...]:
 
     from benchmarks.peers import mlp, per_thread_count, take_weights
 
-    energy = take_weights(mlp(2, WIDTH, DEPTH), _model()).requires_grad_(False)
-    start = torch.from_numpy(_start())
+    energy = take_weights(mlp(2, WIDTH, DEPTH), model()).requires_grad_(False)
+    begin = torch.from_numpy(start())
 
     def call() -> np.ndarray:
-        x, draws = start, []
+        x, draws = begin, []
         for _ in range(PEER_STEPS):
             x = x.detach().requires_grad_()
             (gradient,) = torch.autograd.grad(energy(x).sum(), x)
@@ -53,8 +56,8 @@ def _peers() -> tuple[Side, ...]:
 
 def _new_programs() -> int:
     """How many programs a second call compiles: other weights, starts and key, the same shapes."""
-    _ours().call()
-    other = _ours(seed=1)
+    ours().call()
+    other = ours(seed=1)
     with compilations() as compiled:
         other.call()
     return len(compiled)
@@ -67,4 +70,4 @@ def run(*, repeats: int) -> list[Report]:
     if missing:
         return [again, skipped("langevin", missing)]
     name = f"Langevin, a step of {CHAINS} chains"
-    return [again, compare(name, _ours(), *_peers(), repeats=repeats, bar=Bar(1.6))]
+    return [again, compare(name, ours(), *_peers(), repeats=repeats, bar=Bar(1.6))]

@@ -39,6 +39,16 @@ class Energy(nn.Module):
         return 0.5 * self.log_confinement.exp() * x.square().sum(1) + self.network(x)[:, 0]
 
 
+class SecondOrder(nn.Module):
+    """s1 of an energy, and networks for s2."""
+
+    def __init__(self, energy: Energy, alpha: nn.Module, beta: nn.Module | None):
+        super().__init__()
+        self.energy = energy
+        self.alpha = alpha
+        self.beta = beta
+
+
 def resnet(dimension: int, width: int, blocks: int) -> Energy:
     """The twin of `energies.ResNetEnergy`."""
     body = [Block(width) for _ in range(blocks)]
@@ -52,19 +62,34 @@ def mlp(dimension: int, width: int, depth: int) -> Energy:
     return Energy(nn.Sequential(*hidden, nn.Linear(width, 1)))
 
 
-def take_weights(peer: Energy, ours: un.energies.NeuralEnergy) -> Energy:
-    """Give the peer our weights, and see that it then computes our energies."""
-    arrays = [np.array(a) for a in jax.tree.leaves(eqx.filter(ours.network, eqx.is_array))]
+def _same(peer: nn.Module, ours: Callable[[Any], Any], width: int) -> None:
+    """See that both compute the same."""
+    points = np.random.default_rng(0).normal(size=(8, width)).astype(np.float32)
     with torch.no_grad():
-        for parameter, array in zip(peer.network.parameters(), arrays, strict=True):
+        found = peer(torch.from_numpy(points)).numpy()
+    np.testing.assert_allclose(found, np.asarray(jax.vmap(ours)(points)), rtol=1e-4, atol=1e-3)
+
+
+def take_arrays(peer: nn.Module, ours: Any) -> nn.Module:
+    """Give a network the weights of ours, and see that it then computes the same."""
+    arrays = [np.array(a) for a in jax.tree.leaves(eqx.filter(ours, eqx.is_array))]
+    with torch.no_grad():
+        for parameter, array in zip(peer.parameters(), arrays, strict=True):
             parameter.copy_(torch.from_numpy(array))
-        points = np.random.default_rng(0).normal(size=(8, arrays[0].shape[1])).astype(np.float32)
-        expected = np.asarray(jax.vmap(ours)(points))
-        np.testing.assert_allclose(peer(torch.from_numpy(points)).numpy(), expected, rtol=1e-4, atol=1e-4)
+    _same(peer, ours, arrays[0].shape[1])
     return peer
 
 
-def per_thread_count(call: Callable[[], Any], steps: int) -> tuple[Side, ...]:
+def take_weights(peer: Energy, ours: un.energies.NeuralEnergy) -> Energy:
+    """Give the peer our weights, and see that it then computes our energies."""
+    network: Any = take_arrays(peer.network, ours.network)
+    with torch.no_grad():
+        peer.log_confinement.fill_(float(ours.log_confinement))
+    _same(peer, ours, network[0].in_features)
+    return peer
+
+
+def per_thread_count(call: Callable[[], Any], steps: int, label: str = "PyTorch") -> tuple[Side, ...]:
     """The peer with PyTorch's own choice of threads, and with one.
 
     On a busy machine its threads wait for each other in busy loops and one alone is faster by far; on a quiet one it is
@@ -82,6 +107,6 @@ def per_thread_count(call: Callable[[], Any], steps: int) -> tuple[Side, ...]:
         return run
 
     return tuple(
-        Side(f"PyTorch, {threads} thread{'s' * (threads > 1)}", with_threads(threads), steps)
+        Side(f"{label}, {threads} thread{'s' * (threads > 1)}", with_threads(threads), steps)
         for threads in dict.fromkeys((default, 1))
     )

@@ -31,11 +31,11 @@ def model() -> un.energies.NeuralEnergy:
     return un.energies.ResNetEnergy(un.spaces.Real((DIMENSION,)), width=WIDTH, blocks=BLOCKS, key=jax.random.key(0))
 
 
-def ours(label: str, objective: un.objectives.AbstractObjective, steps: int = STEPS) -> Side:
+def ours(label: str, objective: un.objectives.AbstractObjective, steps: int = STEPS, learner: Any = None) -> Side:
     """`steps` steps of the training loop in one compiled call, each call going on where the last one stopped."""
-    rows = jnp.asarray(data())
-    recipe = _recipe(model(), objective, BATCH, 1_000_000, RATE, 0.999, cosine, None)
-    states = [start(model(), recipe, rows, jax.random.key(1))]
+    rows, learner = jnp.asarray(data()), model() if learner is None else learner
+    recipe = _recipe(learner, objective, BATCH, 1_000_000, RATE, 0.999, cosine, None)
+    states = [start(learner, recipe, rows, jax.random.key(1))]
 
     def call() -> None:
         states[0], _, _ = jax.block_until_ready(run_steps(recipe, states[0], rows, jnp.asarray(steps)))

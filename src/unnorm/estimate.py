@@ -19,7 +19,8 @@ class Estimate:
     """A value, its standard error, how it was got, and what to know about it.
 
     The stated interval is value +- z * stderr, asymptotically normal. `diagnostics` holds plain numbers
-    (effective samples, acceptance), `warnings` whole sentences.
+    (effective samples, acceptance), `warnings` whole sentences, and `why` says what spoke for this method where one
+    was chosen among several.
 
     >>> print(Estimate(-3.2104, 0.0213, "AIS"))
     -3.210 ± 0.021 (AIS)
@@ -30,6 +31,7 @@ class Estimate:
     method: str
     diagnostics: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    why: str = ""
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """The central interval that should hold the truth with probability `level`."""
@@ -49,6 +51,7 @@ class Estimate:
             self.method if self.method == other.method else f"{self.method} and {other.method}",
             {**other.diagnostics, **self.diagnostics},
             (*self.warnings, *(w for w in other.warnings if w not in self.warnings)),
+            " ".join(dict.fromkeys(why for why in (self.why, other.why) if why)),
         )
 
     def minus(self, other: "Estimate") -> "Estimate":
@@ -63,13 +66,19 @@ class Estimate:
             "method": self.method,
             "diagnostics": dict(self.diagnostics),
             "warnings": list(self.warnings),
+            "why": self.why,
         }
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> "Estimate":
         """The inverse of `to_dict`."""
         return Estimate(
-            data["value"], data["stderr"], data["method"], dict(data["diagnostics"]), tuple(data["warnings"])
+            data["value"],
+            data["stderr"],
+            data["method"],
+            dict(data["diagnostics"]),
+            tuple(data["warnings"]),
+            data.get("why", ""),
         )
 
     def __str__(self) -> str:

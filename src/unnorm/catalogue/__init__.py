@@ -42,6 +42,7 @@ NOISES = (
 )
 GENERATORS = (
     ("LangevinCorrector", "Langevin at each level: annealed Langevin"),
+    ("GibbsTransition", "Gibbs between noise levels"),
     ("Then", "one transition after another"),
 )
 EXPERIMENTS = (
@@ -57,6 +58,10 @@ EXPERIMENTS = (
     ("nice-mnist", "thesis Table 3.1: score matching losses on a flow"),
     ("implicit-vae", "thesis Table 3.2: implicit encoders"),
     ("hosm-table", "thesis Tables 4.1, 4.2: second-order scores"),
+    ("gibbs-posterior", "seed 001, Figure 1: posteriors of denoising, and the Gaussians that stand for them"),
+    ("gibbs-table1", "seed 001, Table 1: denoising Gibbs by the covariance of its posterior, and at many levels"),
+    ("logz-race", "log Z of five known targets by six methods: error, stated error, cost"),
+    ("langevin-modes", "thesis Fig. 5.3: Langevin gets the weights of far modes wrong, annealing right"),
 )
 
 

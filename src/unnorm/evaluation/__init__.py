@@ -1,6 +1,14 @@
 """How good is it, and how sure are we."""
 
 from unnorm.evaluation.ais import ais as ais
+from unnorm.evaluation.bridge import bridge as bridge
+from unnorm.evaluation.classifier_test import classifier_test as classifier_test
+from unnorm.evaluation.denoising import CleanDensity as CleanDensity
+from unnorm.evaluation.denoising import Denoised as Denoised
+from unnorm.evaluation.denoising import clean_density as clean_density
+from unnorm.evaluation.denoising import denoise as denoise
+from unnorm.evaluation.energy_distance import energy_distance as energy_distance
+from unnorm.evaluation.energy_distance import energy_test as energy_test
 from unnorm.evaluation.importance import defensive as defensive
 from unnorm.evaluation.importance import expectation as expectation
 from unnorm.evaluation.importance import expectations as expectations
@@ -10,6 +18,14 @@ from unnorm.evaluation.latent import mean_evidence as mean_evidence
 from unnorm.evaluation.likelihood import energies as energies
 from unnorm.evaluation.likelihood import log_likelihood as log_likelihood
 from unnorm.evaluation.partition import log_partition as log_partition
+from unnorm.evaluation.precision_recall import precision_recall as precision_recall
+from unnorm.evaluation.reverse_ais import bracket as bracket
+from unnorm.evaluation.reverse_ais import reverse_ais as reverse_ais
+from unnorm.evaluation.sliced_wasserstein import sliced_wasserstein as sliced_wasserstein
+from unnorm.evaluation.smc import smc as smc
+from unnorm.evaluation.smc import tempered_population as tempered_population
+from unnorm.evaluation.thermodynamic import thermodynamic as thermodynamic
 from unnorm.evaluation.two_sample import median_bandwidth as median_bandwidth
 from unnorm.evaluation.two_sample import mmd as mmd
+from unnorm.evaluation.two_sample import mmd_test as mmd_test
 from unnorm.samplers.diagnostics import summarise as summarise

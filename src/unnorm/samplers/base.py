@@ -8,15 +8,20 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from unnorm.energies.base import AbstractEnergy, Point
 from unnorm.errors import InputError
+from unnorm.scores import AbstractScore
 
 State = Any
 
 
 class Info(NamedTuple):
-    """What one step tells: the probability of acceptance, and whether the trajectory left the target for good."""
+    """What one step tells: the probability of acceptance, and whether the trajectory left the target for good.
+
+    `clipped` counts the variances that a step had to raise to a floor (denoising Gibbs with a learnt score).
+    """
 
     acceptance: Float[Array, ""]
     divergent: Bool[Array, ""]
+    clipped: Float[Array, ""] | float = 0.0
 
 
 class AbstractSampler(eqx.Module):
@@ -38,14 +43,16 @@ class AbstractSampler(eqx.Module):
         """Where the chain stands."""
 
     @abstractmethod
-    def check(self, target: AbstractEnergy) -> None:
+    def check(self, target: AbstractEnergy | AbstractScore) -> None:
         """Refuse, in one sentence, a target whose space this sampler cannot walk."""
 
 
 class AbstractGradientSampler(AbstractSampler):
     """A sampler that follows grad E, and so needs a Real space."""
 
-    def check(self, target: AbstractEnergy) -> None:
+    def check(self, target: AbstractEnergy | AbstractScore) -> None:
+        if isinstance(target, AbstractScore):
+            raise InputError(f"{type(self).__name__} needs an energy, not a score; use samplers.DenoisingGibbs there")
         if not target.space.continuous:
             raise InputError(
                 f"{type(self).__name__} follows gradients, and {target.space} has none; use samplers.Gibbs there"

@@ -8,6 +8,7 @@ from jaxtyping import Array, PRNGKeyArray
 from unnorm.energies.base import AbstractEnergy, Point
 from unnorm.errors import InputError, require
 from unnorm.samplers.base import AbstractSampler, Info
+from unnorm.scores import AbstractScore
 from unnorm.spaces import Binary
 
 
@@ -22,7 +23,9 @@ class Gibbs(AbstractSampler):
     def __check_init__(self):
         require(self.sites >= 1, f"Gibbs needs at least one site per step, not {self.sites}")
 
-    def check(self, target: AbstractEnergy) -> None:
+    def check(self, target: AbstractEnergy | AbstractScore) -> None:
+        if isinstance(target, AbstractScore):
+            raise InputError("Gibbs needs an energy, not a score; use samplers.DenoisingGibbs there")
         if not isinstance(target.space, Binary):
             raise InputError(f"Gibbs redraws zeros and ones, and {target.space} has none; use samplers.NUTS there")
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -9,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, PRNGKeyArray, Shaped
 
-from unnorm.compiling import compiled
 from unnorm.devices import require_divisible, split_over_devices
 from unnorm.energies.base import AbstractEnergy
 from unnorm.errors import InputError, require
 from unnorm.progress import progress as progress_bar
 from unnorm.samplers.base import AbstractAdaptiveSampler, AbstractSampler
 from unnorm.samplers.diagnostics import Diagnostics, summarise
+from unnorm.scores import AbstractScore
 from unnorm.spaces import Binary, Real
 
 
@@ -27,6 +28,7 @@ class Trace:
     acceptance: np.ndarray
     divergences: int
     sampler: AbstractSampler
+    clipped: int = 0
 
     @property
     def flat(self) -> np.ndarray:
@@ -47,11 +49,18 @@ class Trace:
                 f"{self.divergences} transitions diverged: the step is too large for part of the target; "
                 "use a smaller step or a longer warm-up."
             )
+        if self.clipped:
+            found.append(
+                f"{self.clipped} posterior variances were below the floor and were raised to it: there the score is "
+                "not that of a density with this noise."
+            )
         return tuple(found)
 
 
-def _start(target: AbstractEnergy, chains: int, key: PRNGKeyArray) -> Array:
+def _start(target: AbstractEnergy | AbstractScore, chains: int, key: PRNGKeyArray) -> Array:
     """Where chains begin when nobody says: standard normal, or fair coins."""
+    if isinstance(target, AbstractScore):
+        raise InputError("a score does not say what its points look like; pass start=")
     if isinstance(target.space, Real):
         return jax.random.normal(key, (chains, *target.space.shape))
     if isinstance(target.space, Binary):
@@ -59,10 +68,12 @@ def _start(target: AbstractEnergy, chains: int, key: PRNGKeyArray) -> Array:
     raise InputError(f"chains on {target.space} need starting points; pass start=")
 
 
-_energies_of = compiled(lambda target, xs: jax.vmap(target)(xs))
+_energies_of = eqx.filter_jit(lambda target, xs: jax.vmap(target)(xs))
 
 
-def _check_start(target: AbstractEnergy, start: Array) -> None:
+def _check_start(target: AbstractEnergy | AbstractScore, start: Array) -> None:
+    if isinstance(target, AbstractScore):
+        return
     if isinstance(target.space, Real | Binary):
         expected, given = target.space.shape, start.shape[1:]
         require(given == expected, f"a starting point on {target.space} has shape {expected}, not {given}")
@@ -76,19 +87,19 @@ def _check_start(target: AbstractEnergy, start: Array) -> None:
     )
 
 
-@compiled
+@eqx.filter_jit
 def _warm_up(sampler: AbstractAdaptiveSampler, target: AbstractEnergy, xs: Array, steps: int, key: PRNGKeyArray):
     keys = jax.random.split(key, len(xs))
     return eqx.filter_vmap(lambda x, k: sampler.warm_up(target, x, steps=steps, key=k))(split_over_devices(xs), keys)
 
 
-@compiled
+@eqx.filter_jit
 def _init(samplers: AbstractSampler, per_chain: bool, target: AbstractEnergy, xs: Array):
     axis = eqx.if_array(0) if per_chain else None
     return eqx.filter_vmap(lambda s, x: s.init(target, x), in_axes=(axis, 0))(samplers, split_over_devices(xs))
 
 
-@compiled
+@eqx.filter_jit
 def _advance(samplers, per_chain: bool, target, states, counts: tuple[Array, Array, Array], key, size: int):
     """`count` <= `size` draws, each after `thin` steps, numbered from `first`; one program for every count."""
     first, count, thin = counts
@@ -98,9 +109,9 @@ def _advance(samplers, per_chain: bool, target, states, counts: tuple[Array, Arr
     position = eqx.filter_vmap(lambda s, x: s.position(x), in_axes=(axis, 0))
 
     def move(number, carry):
-        states, accepted, divergences = carry
+        states, accepted, divergences, clipped = carry
         states, info = step(samplers, states, jax.random.split(jax.random.fold_in(key, number), chains))
-        return states, accepted + info.acceptance, divergences + info.divergent
+        return states, accepted + info.acceptance, divergences + info.divergent, clipped + info.clipped
 
     def draw(i, carry):
         inner, draws = carry
@@ -110,9 +121,9 @@ def _advance(samplers, per_chain: bool, target, states, counts: tuple[Array, Arr
 
     shape = jax.eval_shape(position, samplers, states)
     draws = split_over_devices(jnp.zeros((size, *shape.shape), shape.dtype), axis=1)
-    inner = split_over_devices((states, jnp.zeros(chains), jnp.zeros(chains, int)))
-    (states, accepted, divergences), draws = jax.lax.fori_loop(0, count, draw, (inner, draws))
-    return states, draws, accepted, jnp.sum(divergences)
+    inner = split_over_devices((states, jnp.zeros(chains), jnp.zeros(chains, int), jnp.zeros(chains)))
+    (states, accepted, divergences, clipped), draws = jax.lax.fori_loop(0, count, draw, (inner, draws))
+    return states, draws, accepted, jnp.sum(divergences), jnp.sum(clipped)
 
 
 def _counts(first: int, count: int, thin: int) -> tuple[Array, Array, Array]:
@@ -121,7 +132,7 @@ def _counts(first: int, count: int, thin: int) -> tuple[Array, Array, Array]:
 
 
 def sample(
-    target: AbstractEnergy,
+    target: AbstractEnergy | AbstractScore,
     sampler: AbstractSampler,
     *,
     chains: int = 64,
@@ -145,10 +156,12 @@ def sample(
     require(chains >= 1, f"at least one chain is needed, not {chains}")
     require(steps >= 1 and thin >= 1, f"steps and thin must be positive, not {steps} and {thin}")
     sampler.check(target)
+    # The check has settled it: from here on the target is one that this sampler walks.
+    walked: Any = target
     require_divisible(chains, "chains")
     start_key, warm_key, key = jax.random.split(key, 3)
     xs = _start(target, chains, start_key) if start is None else jnp.asarray(start)
-    if target.space.continuous:
+    if isinstance(target, AbstractScore) or target.space.continuous:
         xs = xs.astype(float)  # whole numbers have no gradient
     require(len(xs) == chains, f"{chains} chains need {chains} starting points, not {len(xs)}")
     _check_start(target, xs)
@@ -157,23 +170,24 @@ def sample(
         warmup = 500 if warmup is None else warmup
         require(warmup >= 20, f"{type(sampler).__name__} needs at least 20 warm-up steps to tune itself, not {warmup}")
         with progress_bar("warm-up", 1, show=progress) as advance:
-            sampler, xs = jax.block_until_ready(_warm_up(sampler, target, xs, warmup, warm_key))
+            sampler, xs = jax.block_until_ready(_warm_up(sampler, walked, xs, warmup, warm_key))
             advance(1)
-    states = _init(sampler, per_chain, target, xs)
+    states = _init(sampler, per_chain, walked, xs)
     # Every call of the compiled loop costs about a millisecond: few of them where nobody watches.
     size = -(-steps // (25 if progress else 5))
     if not per_chain and warmup:
-        states, _, _, _ = _advance(sampler, per_chain, target, states, _counts(0, 1, warmup), warm_key, size)
-    draws, accepted, divergences = [], np.zeros(chains), 0
+        states, _, _, _, _ = _advance(sampler, per_chain, walked, states, _counts(0, 1, warmup), warm_key, size)
+    draws, accepted, divergences, clipped = [], np.zeros(chains), 0, 0
     with progress_bar("sampling", steps, show=progress) as advance:
         for first in range(0, steps, size):
             count = min(size, steps - first)
-            states, part, accept, diverged = _advance(
-                sampler, per_chain, target, states, _counts(first, count, thin), key, size
+            states, part, accept, diverged, raised = _advance(
+                sampler, per_chain, walked, states, _counts(first, count, thin), key, size
             )
             draws.append(np.asarray(part)[:count])
             accepted += np.asarray(accept)
             divergences += int(diverged)
+            clipped += int(raised)
             advance(count)
     stacked = np.moveaxis(np.concatenate(draws), 0, 1)
-    return Trace(stacked, accepted / (steps * thin), divergences, sampler)
+    return Trace(stacked, accepted / (steps * thin), divergences, sampler, clipped)

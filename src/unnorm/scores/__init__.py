@@ -4,6 +4,9 @@ from unnorm.scores.base import AbstractScore as AbstractScore
 from unnorm.scores.base import EnergyScore as EnergyScore
 from unnorm.scores.base import FunctionScore as FunctionScore
 from unnorm.scores.base import as_score as as_score
+from unnorm.scores.conditional import ConditionalScore as ConditionalScore
+from unnorm.scores.conditional import conditional_mlp as conditional_mlp
+from unnorm.scores.conditional import widened as widened
 from unnorm.scores.curvature import slopes_and_curvature as slopes_and_curvature
 from unnorm.scores.denoiser import GaussianDenoiser as GaussianDenoiser
 from unnorm.scores.kernel import SpectralScore as SpectralScore

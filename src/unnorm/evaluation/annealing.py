@@ -1,0 +1,121 @@
+"""The path from a base to a target that annealing walks: its levels, the moves at each, the pilots that choose both.
+
+At level b the energy is (1 - b) E_base + b E_target, so that d log Z_b / db = E_b[E_base - E_target]. Annealed
+importance sampling, its reverse and thermodynamic integration all walk the same levels.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from unnorm.compiling import compiled
+from unnorm.energies import AbstractEnergy, AbstractNormalised
+from unnorm.energies.base import Scalar
+from unnorm.errors import require
+from unnorm.samplers import HMC
+
+#: Chains of a pilot run.
+PILOT = 64
+#: The acceptance a pilot run steers to.
+ACCEPTANCE = 0.85
+
+
+class Path(NamedTuple):
+    """The levels, from 0 to 1, and a sampler for each but the first (their arrays have a leading axis)."""
+
+    betas: Float[Array, " levels+1"]
+    samplers: HMC
+
+
+def between(base: AbstractEnergy, target: AbstractEnergy, b: Scalar) -> AbstractEnergy:
+    """(1 - b) E_base + b E_target: the geometric path."""
+    return (1 - b) * base + b * target
+
+
+def difference(base: AbstractEnergy, target: AbstractEnergy, xs: Array) -> Float[Array, " chains"]:
+    """E_base - E_target, the slope of the log-weights along the path."""
+    return jax.vmap(base)(xs) - jax.vmap(target)(xs)
+
+
+def move(energy: AbstractEnergy, sampler: HMC, xs: Array, moves: int, key: PRNGKeyArray) -> tuple[Array, Scalar]:
+    """HMC moves of every chain at one level; the new points and the mean acceptance."""
+
+    def one(x, key):
+        def step(state, key):
+            state, info = sampler.step(energy, state, key=key)
+            return state, info.acceptance
+
+        state, acceptance = jax.lax.scan(step, sampler.init(energy, x), jax.random.split(key, moves))
+        return sampler.position(state), jnp.mean(acceptance)
+
+    xs, acceptance = jax.vmap(one)(xs, jax.random.split(key, len(xs)))
+    return xs, jnp.mean(acceptance)
+
+
+@compiled
+def _pilot(base, target, betas: Array, moves: int, leapfrogs: int, key: PRNGKeyArray):
+    """A small run that tunes: a sampler for every level, and how far the log-weights spread from one to the next.
+
+    The mass comes from the base's own draws, so that units do not matter; the step follows the acceptance.
+    """
+    start, key = jax.random.split(key)
+    xs = base.samples(PILOT, key=start)
+    mass = jnp.var(xs.reshape(PILOT, -1), axis=0)
+
+    def level(carry, inputs):
+        xs, log_step = carry
+        b, previous, key = inputs
+        sampler = HMC(jnp.exp(log_step), mass, leapfrogs)
+        before = jnp.std(difference(base, target, xs))
+        xs, acceptance = move(between(base, target, b), sampler, xs, moves, key)
+        after = jnp.std(difference(base, target, xs))
+        return (xs, log_step + acceptance - ACCEPTANCE), (sampler, (b - previous) * jnp.sqrt(before * after))
+
+    inputs = (betas[1:], betas[:-1], jax.random.split(key, len(betas) - 1))
+    _, (samplers, spread) = jax.lax.scan(level, (xs, jnp.zeros(())), inputs)
+    return samplers, spread
+
+
+def _even(betas: Array, spread: Array) -> Array:
+    """As many levels, placed so that the log-weights spread equally from each to the next.
+
+    This is the placing of least variance when moves mix (Gelman and Meng 1998).
+    """
+    length = np.concatenate([[0.0], np.cumsum(np.asarray(spread, np.float64))])
+    if not 0 < length[-1] < np.inf:  # base and target agree, or a wall between them: nothing to go by
+        return betas
+    even = np.interp(np.linspace(0, length[-1], len(betas)), length, np.asarray(betas, np.float64))
+    return jnp.asarray(even, betas.dtype)
+
+
+def tuned_path(
+    target: AbstractEnergy,
+    base: AbstractNormalised,
+    *,
+    levels: int,
+    moves: int,
+    leapfrogs: int,
+    betas: Float[Array, " levels"] | None = None,
+    place: PRNGKeyArray,
+    tune: PRNGKeyArray,
+) -> Path:
+    """Levels placed by one pilot run of 64 chains (or as given), and samplers tuned by another; both are thrown away.
+
+    >>> import jax, unnorm as un
+    >>> target = un.energies.FunctionEnergy(lambda x: 2 * (x**2).sum(), un.spaces.Real((2,)))
+    >>> keys = jax.random.split(jax.random.key(0))
+    >>> base = un.energies.standard_gaussian(2)
+    >>> tuned_path(target, base, levels=5, moves=1, leapfrogs=3, place=keys[0], tune=keys[1]).betas.shape
+    (6,)
+    """
+    require(levels >= 1 and moves >= 1, f"annealing needs at least 1 level and 1 move, not {levels} and {moves}")
+    if betas is None:
+        # A base is mostly wider than its target, so that the path changes fastest near the base.
+        betas = jnp.linspace(0, 1, levels + 1) ** 2
+        betas = _even(betas, _pilot(base, target, betas, moves, leapfrogs, place)[1])
+    betas = jnp.asarray(betas, float)
+    require(bool((betas[0] == 0) & (betas[-1] == 1) & jnp.all(jnp.diff(betas) >= 0)), "betas must rise from 0 to 1")
+    return Path(betas, _pilot(base, target, betas, moves, leapfrogs, tune)[0])

@@ -1,0 +1,287 @@
+"""Every estimator of log Z on five targets whose log Z is known: error, stated error and cost.
+
+Targets on the plane: a Gaussian with correlation 0.9, four separate modes of unequal weights, a funnel, a banana, and a
+neural energy whose log Z comes from quadrature. All methods start from one wide Gaussian for each target. Reverse
+annealing and bridge sampling need draws of the target: they get those of an HMC run started from the base, whose cost
+is counted as theirs. An evaluation is one energy or gradient at one point; times are of second runs, so that nothing is
+compiled in them. No figures were printed anywhere for this race.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from unnorm.data.shapes import Funnel
+from unnorm.energies import AbstractEnergy, AbstractNormalised, FunctionEnergy, MLPEnergy, gaussian, gaussian_mixture
+from unnorm.energies import standard_gaussian as wide
+from unnorm.estimate import Estimate
+from unnorm.evaluation import ais, bridge, energies, importance, reverse_ais, smc, thermodynamic
+from unnorm.evaluation.annealing import PILOT
+from unnorm.evaluation.smc import SCOUTS
+from unnorm.experiments.base import Claim, Experiment, Job, Result, Row, exact, over_seeds
+from unnorm.samplers import HMC, Trace, sample
+from unnorm.spaces import Real
+
+PLANE = Real((2,))
+CURVE, TIGHT = 0.7, 0.4
+#: Leapfrog steps of every annealed move, and the chains, warm-up and steps of the HMC run.
+LEAPFROGS = 5
+CHAINS, WARM, STEPS, LONG = 64, 200, 32, 10
+
+
+def _banana(x: Float[Array, " 2"]) -> Float[Array, ""]:
+    """A Gaussian bent along a parabola; the map that bends keeps areas, so that log Z = log(2 pi TIGHT)."""
+    return 0.5 * x[0] ** 2 + 0.5 * ((x[1] - CURVE * (x[0] ** 2 - 1)) / TIGHT) ** 2
+
+
+def _network() -> AbstractEnergy:
+    """A random network, its read-out made larger so that it bends the density."""
+    energy = MLPEnergy(PLANE, width=16, depth=2, key=jax.random.key(3))
+    return eqx.tree_at(lambda e: e.network.layers[-1].weight, energy, replace_fn=lambda w: 20 * w)
+
+
+class OneOf(AbstractEnergy):
+    """One of several energies, chosen by a number: every method is compiled once for all targets."""
+
+    which: Int[Array, ""]
+    parts: tuple[AbstractEnergy, ...]
+    space: Real = eqx.field(static=True, default=PLANE)
+
+    def __call__(self, x: Float[Array, " 2"]) -> Float[Array, ""]:
+        # Plain functions: JAX hashes the branches, and modules of traced arrays have no hash.
+        return jax.lax.switch(self.which, [lambda x, part=part: part(x) for part in self.parts], x)
+
+
+MODES = [[-2.5, 0.0], [2.5, 0.0], [0.0, 2.5], [0.0, -2.5]]
+#: The energy and the width of the base it starts from.
+TARGETS: dict[str, float] = {"Gaussian": 2.0, "four modes": 3.0, "funnel": 1.5, "banana": 2.0, "network": 2.0}
+
+
+@cache
+def _parts() -> tuple[AbstractEnergy, ...]:
+    return (
+        gaussian([0.0, 0.0], [[1.0, 0.9], [0.9, 1.0]]),
+        gaussian_mixture([0.1, 0.2, 0.3, 0.4], MODES, 0.5),
+        Funnel(2, 0.5),
+        FunctionEnergy(_banana, PLANE),
+        _network(),
+    )
+
+
+@cache
+def _truth(name: str) -> float:
+    """Closed forms, and for the network a rule on a grid that has converged far beyond the errors here."""
+    if name != "network":
+        return math.log(2 * math.pi * TIGHT) if name == "banana" else 0.0
+    axis, step = np.linspace(-8, 8, 321, retstep=True)
+    grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    return math.log(np.exp(-energies(_parts()[-1], grid)).sum() * step**2)
+
+
+def _draws(target: AbstractEnergy, base: AbstractNormalised, key: PRNGKeyArray) -> Trace:
+    start, run = jax.random.split(key)
+    xs = base.samples(CHAINS, key=start)
+    return sample(
+        target, HMC(leapfrogs=LONG), chains=CHAINS, steps=STEPS, warmup=WARM, start=xs, key=run, progress=False
+    )
+
+
+Method = Callable[[AbstractEnergy, AbstractNormalised, PRNGKeyArray], tuple[Estimate, float]]
+
+
+def _importance(target: AbstractEnergy, base: AbstractNormalised, key: PRNGKeyArray) -> tuple[Estimate, float]:
+    found = importance(target, base, draws=40_960, key=key)
+    return found, found.diagnostics["samples"]
+
+
+def _walked(found: Estimate, chains: float, pilots: float, moves: int) -> float:
+    """Evaluations along the levels: each move starts with one gradient and makes LEAPFROGS more."""
+    return (chains + pilots) * found.diagnostics["levels"] * (moves * (LEAPFROGS + 1) + 2)
+
+
+def _ais(target: AbstractEnergy, base: AbstractNormalised, key: PRNGKeyArray) -> tuple[Estimate, float]:
+    found = ais(target, base, chains=512, levels=60, leapfrogs=LEAPFROGS, key=key)
+    return found, _walked(found, 512, 2 * PILOT, 1)
+
+
+def _smc(target: AbstractEnergy, base: AbstractNormalised, key: PRNGKeyArray) -> tuple[Estimate, float]:
+    found = smc(target, base, islands=32, particles=256, moves=3, leapfrogs=LEAPFROGS, key=key)
+    return found, _walked(found, 32 * 256, SCOUTS, 3)
+
+
+def _thermodynamic(target: AbstractEnergy, base: AbstractNormalised, key: PRNGKeyArray) -> tuple[Estimate, float]:
+    found = thermodynamic(target, base, chains=128, levels=40, moves=8, leapfrogs=LEAPFROGS, key=key)
+    return found, _walked(found, 128, 2 * PILOT, 8)
+
+
+SAMPLING = CHAINS * (WARM + STEPS) * (LONG + 1)
+
+
+def _reverse(target: AbstractEnergy, base: AbstractNormalised, key: PRNGKeyArray) -> tuple[Estimate, float]:
+    first, second = jax.random.split(key)
+    found = reverse_ais(target, base, _draws(target, base, first), levels=60, leapfrogs=LEAPFROGS, key=second)
+    return found, SAMPLING + _walked(found, CHAINS * STEPS, 2 * PILOT, 1)
+
+
+def _bridge(target: AbstractEnergy, base: AbstractNormalised, key: PRNGKeyArray) -> tuple[Estimate, float]:
+    first, second = jax.random.split(key)
+    found = bridge(target, base, _draws(target, base, first), base_draws=8192, key=second)
+    return found, SAMPLING + found.diagnostics["samples"] + found.diagnostics["base_draws"]
+
+
+METHODS: dict[str, Method] = {
+    "importance sampling": _importance,
+    "AIS": _ais,
+    "reverse AIS": _reverse,
+    "SMC": _smc,
+    "thermodynamic": _thermodynamic,
+    "bridge": _bridge,
+}
+
+
+def _race(name: str, method: str, repeats: int, seed: int) -> dict[str, Any]:
+    """The value, stated error, time, evaluations and warnings of every repeat."""
+    target = OneOf(which=jnp.asarray(list(TARGETS).index(name)), parts=_parts())
+    base = wide(2, TARGETS[name])
+    # Keys of its own for every pair: with shared ones all methods would have the same luck, and no claim a known error.
+    own = len(METHODS) * list(TARGETS).index(name) + list(METHODS).index(method)
+    keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), own), repeats + 1)
+    METHODS[method](target, base, keys[0])
+    found: dict[str, list[float]] = {"values": [], "errors": [], "seconds": [], "evaluations": [], "warned": []}
+    for key in keys[1:]:
+        start = time.perf_counter()
+        estimate, evaluations = METHODS[method](target, base, key)
+        found["seconds"].append(time.perf_counter() - start)
+        found["values"].append(estimate.value)
+        found["errors"].append(estimate.stderr)
+        found["evaluations"].append(evaluations)
+        found["warned"].append(float(bool(estimate.warnings)))
+    return {**found, "truth": _truth(name)}
+
+
+COLUMNS = ("mean error", "root mean square error", "stated error", "error / stated", "seconds", "evaluations")
+
+
+def _row(name: str, method: str, piece: dict[str, Any]) -> Row:
+    errors = np.array(piece["values"]) - piece["truth"]
+    squares = over_seeds(errors**2)
+    root = math.sqrt(squares.value)
+    ratios = over_seeds((errors / np.array(piece["errors"])) ** 2)
+    spread = math.sqrt(ratios.value)
+    return Row(
+        f"{name}: {method}",
+        {
+            "mean error": over_seeds(errors),
+            "root mean square error": Estimate(root, squares.stderr / (2 * root), "over repeats"),
+            "stated error": over_seeds(piece["errors"]),
+            "error / stated": Estimate(spread, ratios.stderr / (2 * spread), "root mean square over repeats"),
+            "seconds": over_seeds(piece["seconds"]),
+            "evaluations": exact(float(np.mean(piece["evaluations"])), "counted"),
+        },
+    )
+
+
+def run(job: Job) -> Result:
+    """Every method on every target."""
+    repeats = 12 if job.quick else 200
+    computes = {
+        f"{name}-{method}".replace(" ", "-"): partial(_race, name, method, repeats, job.seed)
+        for name in TARGETS
+        for method in METHODS
+    }
+    found = job.pieces(computes, "log Z")
+    pairs = [(name, method) for name in TARGETS for method in METHODS]
+    rows = tuple(_row(*pair, piece) for pair, piece in zip(pairs, found.values(), strict=True))
+    series = {"truth": {name: found[f"{name}-AIS".replace(" ", "-")]["truth"] for name in TARGETS}, "runs": {}}
+    for (name, method), piece in zip(pairs, found.values(), strict=True):
+        series["runs"].setdefault(name, {})[method] = piece
+    warned = sum(sum(piece["warned"]) for piece in found.values())
+    remarks = (
+        _best(rows),
+        f"{warned:.0f} of {repeats * len(pairs)} estimates came with a warning of their own.",
+    )
+    return Result("log Z of five targets by six methods", COLUMNS, rows, _claims(rows, found), series, remarks)
+
+
+def _best(rows: tuple[Row, ...]) -> str:
+    """Which method has the least squared error for its evaluations, target by target."""
+    said = []
+    for name in TARGETS:
+        of = [row for row in rows if row.label.startswith(f"{name}: ")]
+        cost = [r.figures["root mean square error"].value ** 2 * r.figures["evaluations"].value for r in of]
+        said.append(f"{name}: {of[int(np.argmin(cost))].label.split(': ')[1]}")
+    return f"Least squared error times evaluations: {'; '.join(said)}."
+
+
+def _claims(rows: tuple[Row, ...], found: dict[str, Any]) -> tuple[Claim, ...]:
+    ratios = np.concatenate([(np.array(p["values"]) - p["truth"]) / np.array(p["errors"]) for p in found.values()])
+    covered = float(np.mean(np.abs(ratios) < 1.96))
+    # Independent intervals of 95%: this many standard errors of the share.
+    slack = 4.5 * math.sqrt(0.95 * 0.05 / len(ratios))
+    worst = max(rows, key=lambda row: row.figures["error / stated"].value)
+    largest = worst.figures["error / stated"].value
+    small = max(row.figures["root mean square error"].value for row in rows)
+    return (
+        Claim(
+            f"Of {len(ratios)} intervals of 95% {covered:.1%} hold the truth (95% to within {slack:.1%} expected).",
+            abs(covered - 0.95) <= slack,
+        ),
+        Claim(
+            f"No method on any target is off by more than twice its stated error, root mean square over repeats: the "
+            f"worst is {worst.label}, {largest:.2f} times.",
+            largest <= 2,
+        ),
+        Claim(f"Every method finds every log Z to within 0.2 nats: the largest error is {small:.3f}.", small < 0.2),
+    )
+
+
+def draw(result: Result, file: Path) -> None:
+    """Left: each estimate with its stated error, less the truth. Right: error against cost."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11.5, 5), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1.5, 1))
+    runs, colours = result.series["runs"], ("#666666", "#0072b2", "#56b4e9", "#d55e00", "#009e73", "#cc79a7")
+    shown = 5
+    for t, name in enumerate(TARGETS):
+        for k, (method, colour) in enumerate(zip(METHODS, colours, strict=True)):
+            piece = runs[name][method]
+            count = min(shown, len(piece["values"]))
+            places = t + (k + np.linspace(0.2, 0.8, count)) / (len(METHODS) + 1) - 0.43
+            gaps = np.array(piece["values"][:count]) - piece["truth"]
+            left.errorbar(
+                places, gaps, 1.96 * np.array(piece["errors"][:count]), fmt="o", ms=2.5, lw=1, color=colour,
+                label=method if t == 0 else None,
+            )  # fmt: skip
+    left.axhline(0, color="black", lw=0.8)
+    left.set_xticks(range(len(TARGETS)), list(TARGETS))
+    left.set_yscale("symlog", linthresh=0.05)
+    left.set_yticks([-0.5, -0.1, -0.05, 0, 0.05, 0.1, 0.5], ["-0.5", "-0.1", "-0.05", "0", "0.05", "0.1", "0.5"])
+    left.set_ylabel("estimate less true log Z (bars: 95%)")
+    marks = ("o", "s", "^", "D", "v")
+    for name, mark in zip(TARGETS, marks, strict=True):
+        for method, colour in zip(METHODS, colours, strict=True):
+            figures = result.row(f"{name}: {method}").figures
+            right.plot(
+                figures["evaluations"].value, figures["root mean square error"].value, mark, color=colour, ms=6,
+                mfc="white",
+            )  # fmt: skip
+    for name, mark in zip(TARGETS, marks, strict=True):
+        right.plot([], [], mark, color="black", mfc="white", label=name)
+    right.set(xscale="log", yscale="log", xlabel="energies and gradients evaluated", ylabel="root mean square error")
+    right.grid(alpha=0.25, which="both")
+    right.legend(fontsize=8, frameon=False)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False, fontsize=9)
+    figure.savefig(file, dpi=150)
+
+
+EXPERIMENT = Experiment("logz-race", run, draw)
