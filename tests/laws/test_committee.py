@@ -10,7 +10,7 @@ from harness import breaks, holds
 from scipy import stats
 
 from unnorm.energies import KDE, Blend, GaussianMixture, fit_mixture, gaussian, gaussian_mixture, stacked
-from unnorm.energies.committee import kernel_estimates
+from unnorm.energies.committee import judged, kernel_estimates
 from unnorm.energies.em import DIAGONAL, FULL, SPHERICAL, TIED, Covariance, mean_log_prob
 from unnorm.errors import InputError
 
@@ -47,7 +47,7 @@ def test_stacking_finds_the_weights_that_made_the_rows():
     sets = jax.vmap(lambda key: blend().samples(500, key=key))(jax.random.split(jax.random.key(1), 60))
     found = []
     for rows in sets:
-        joined = stacked([NARROW, WIDE], rows, least=0.0)
+        joined = stacked([judged(NARROW, rows), judged(WIDE, rows)], least=0.0)
         assert isinstance(joined, Blend)
         found.append(float(joined.weights[0]))
     assert holds(np.array(found), 0.3)
@@ -63,13 +63,13 @@ def test_stacking_finds_the_weights_that_made_the_rows():
 def test_a_part_that_helps_no_row_is_dropped_and_mixtures_are_joined():
     far = gaussian([50.0], [[1.0]])
     rows = NARROW.samples(200, key=jax.random.key(2))
-    assert stacked([NARROW, far], rows) is NARROW
+    assert stacked([judged(NARROW, rows), judged(far, rows)]) is NARROW
     pair = [gaussian_mixture([0.5, 0.5], [[-a], [a]], 0.5) for a in (0.1, 1.0)]
     data = jnp.concatenate([m.samples(300, key=jax.random.key(3)) for m in pair])
-    joined = stacked([*pair], data)
+    joined = stacked([judged(m, data) for m in pair])
     assert isinstance(joined, GaussianMixture)
     assert len(joined.weights) == 4
-    apart = stacked([*pair], data, least=0.0)
+    apart = stacked([judged(m, data) for m in pair], least=0.0)
     np.testing.assert_allclose(mean_log_prob(joined, data), mean_log_prob(apart, data), rtol=1e-5)
 
 

@@ -42,16 +42,15 @@ def against_hessian(function, x, vs):
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.parametrize("directions", ["basis", "three"])
-def test_forward_curvature_is_that_of_the_hessian(name, directions):
+def test_forward_curvature_is_that_of_the_hessian(name):
     function = FUNCTIONS[name]
-    vs = jnp.eye(D) if directions == "basis" else jax.random.normal(jax.random.key(5), (3, D))
+    vs = jax.random.normal(jax.random.key(5), (3, D))
     points = jax.random.normal(jax.random.key(6), (6, D))
     with jax.enable_x64(True):
         function = jax.tree.map(lambda a: a.astype(jnp.float64) if eqx.is_inexact_array(a) else a, function)
         vs, points = vs.astype(jnp.float64), points.astype(jnp.float64)
-        found = jax.vmap(lambda x: slopes_and_curvature(function, x, vs))(points)
-        expected = jax.vmap(lambda x: against_hessian(function, x, vs))(points)
+        found = jax.jit(jax.vmap(lambda x: slopes_and_curvature(function, x, vs)))(points)
+        expected = jax.jit(jax.vmap(lambda x: against_hessian(function, x, vs)))(points)
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
 

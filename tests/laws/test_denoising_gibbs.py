@@ -286,3 +286,29 @@ def test_eigenvalues_that_no_covariance_has_are_counted():
 def test_bad_options_are_refused(build, words):
     with pytest.raises(un.InputError, match=words):
         build()
+
+
+def test_sample_walks_a_free_score_and_says_how_often_a_variance_was_raised():
+    """A score and its energy give the same draws; a density too sharp for the noise is told of in words."""
+    start = jnp.zeros((4, 3))
+    options = {"chains": 4, "steps": 5, "start": start, "key": jax.random.key(10), "progress": False}
+    energy = noisy(1.0)
+    of_energy = un.sample(energy, DenoisingGibbs(1.0), **options)
+    of_score = un.sample(as_score(energy), DenoisingGibbs(1.0), **options)
+    np.testing.assert_array_equal(of_energy.draws, of_score.draws)
+    assert of_energy.clipped == 0
+    too_sharp = gaussian(np.zeros(3), np.diag([0.5, 0.5, 4.0]))
+    raised = un.sample(too_sharp, DenoisingGibbs(1.0), **options)
+    assert raised.clipped == 2 * 4 * 5
+    assert any("40 variances or curvatures were clipped" in warning for warning in raised.warnings)
+
+
+@pytest.mark.parametrize("sampler", [un.samplers.NUTS(), un.samplers.Langevin(0.1), un.samplers.Gibbs(1)])
+def test_samplers_that_need_an_energy_refuse_a_score(sampler):
+    with pytest.raises(un.errors.InputError, match="needs an energy, not a score"):
+        un.sample(as_score(noisy(1.0)), sampler, chains=2, steps=2, start=jnp.zeros((2, 3)), key=jax.random.key(0))
+
+
+def test_a_score_without_starting_points_is_refused():
+    with pytest.raises(un.errors.InputError, match="pass start="):
+        un.sample(as_score(noisy(1.0)), DenoisingGibbs(1.0), chains=2, steps=2, key=jax.random.key(0))

@@ -22,6 +22,16 @@ class LangevinOptions(Options):
     step_size: float | None = Field(default=None, gt=0)
 
 
+class TemperingOptions(Options):
+    replicas: int = Field(default=8, ge=2)
+    hottest: float = Field(default=0.02, gt=0, lt=1)
+    leapfrogs: int = Field(default=10, ge=1)
+
+
+def _tempering(o: TemperingOptions, c: Context) -> samplers.AbstractSampler:
+    return samplers.ParallelTempering(o.replicas, o.hottest, leapfrogs=o.leapfrogs)
+
+
 def _langevin(o: LangevinOptions, c: Context) -> samplers.AbstractSampler:
     return samplers.Langevin(chosen(o.step_size, 0.05 * c.scales.length**2))
 
@@ -30,5 +40,6 @@ SAMPLERS: tuple[Entry[samplers.AbstractSampler], ...] = (
     Entry("nuts", "no-U-turn sampler with warm-up", NUTSOptions, lambda o, c: samplers.NUTS(**o.model_dump())),
     Entry("hmc", "Hamiltonian Monte Carlo with warm-up", HMCOptions, lambda o, c: samplers.HMC(**o.model_dump())),
     Entry("mala", "Metropolis-adjusted Langevin with warm-up", StepOptions, lambda o, c: samplers.MALA(o.step_size)),
+    Entry("tempering", "parallel tempering: crosses between far modes", TemperingOptions, _tempering),
     Entry("langevin", "unadjusted Langevin", LangevinOptions, _langevin),
 )

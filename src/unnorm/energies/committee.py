@@ -15,11 +15,14 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from unnorm.compiling import compiled
 from unnorm.energies.base import AbstractNormalised, Point, Scalar
-from unnorm.energies.em import FULL, SPHERICAL, Covariance, fit_gaussian, fit_mixture, mean_log_prob
+from unnorm.energies.em import FULL, SPHERICAL, Covariance, fit_gaussian, fit_mixture
 from unnorm.energies.kde import KDE
 from unnorm.energies.mixture import GaussianMixture
 from unnorm.errors import require
 from unnorm.spaces import AbstractSpace
+
+#: From this many dimensions on round components are tried.
+MANY = 5
 
 
 class Blend(AbstractNormalised):
@@ -95,10 +98,23 @@ def committee(
 
 
 class Candidate(NamedTuple):
-    """A density, and what held-out rows make of it on average."""
+    """A density, and its log at every held-out row."""
 
     density: AbstractNormalised
-    score: float
+    logs: Float[np.ndarray, " m"]
+
+    @property
+    def score(self) -> float:
+        """What held-out rows make of it on average."""
+        return float(np.mean(self.logs))
+
+
+_log_probs = compiled(lambda density, rows: jax.vmap(density.log_prob)(rows))
+
+
+def judged(density: AbstractNormalised, valid: Float[Array, "m d"]) -> Candidate:
+    """A density before its judges."""
+    return Candidate(density, np.asarray(_log_probs(density, valid), np.float64))
 
 
 def committees(
@@ -128,8 +144,8 @@ def committees(
             density = committee(
                 train, k, members=jury, ridge=ridge, covariance=covariance, key=jax.random.fold_in(key, k)
             )
-            score = mean_log_prob(density, valid)
-            found.append((k, Candidate(density, score)))
+            found.append((k, judged(density, valid)))
+            score = found[-1][1].score
             if not score > of_size:
                 break
             of_size = score
@@ -169,7 +185,7 @@ def kernel_estimates(train: Float[Array, "n d"], valid: Float[Array, "m d"], *, 
     # From a tenth of the width that is right for one Gaussian (Silverman 1986) up to it.
     rule = (4 / (d + 2)) ** (1 / (d + 4)) * n ** (-1 / (d + 4))
     found = [KDE(centres, float(h), shape=shape) for h in rule * np.geomspace(0.1, 1.2, 12)]
-    return [Candidate(density, mean_log_prob(density, valid)) for density in found]
+    return [judged(density, valid) for density in found]
 
 
 @compiled
@@ -184,14 +200,19 @@ def _stacked_weights(logs: Float[Array, "m parts"], steps: int) -> Float[Array, 
     return jnp.exp(jax.lax.fori_loop(0, steps, climb, start))
 
 
-def stacked(
-    parts: list[AbstractNormalised], valid: Float[Array, "m d"], *, least: float = 0.02, steps: int = 500
-) -> AbstractNormalised:
+def stacked(candidates: list[Candidate], *, least: float = 0.02, steps: int = 500) -> AbstractNormalised:
     """The blend whose weights held-out rows like best; parts that weigh less than `least` are dropped.
 
     Mixtures are joined into one, so a blend of mixtures is a mixture.
+
+    >>> import jax, unnorm as un
+    >>> rows = jax.random.normal(jax.random.key(0), (400, 1))
+    >>> near, far = (judged(un.energies.gaussian([m], [[1.0]]), rows) for m in (0.0, 9.0))
+    >>> stacked([near, far]) is near.density
+    True
     """
-    logs = jnp.stack([_log_probs(part, valid) for part in parts], 1)
+    parts = [candidate.density for candidate in candidates]
+    logs = jnp.asarray(np.stack([candidate.logs for candidate in candidates], 1), float)
     weights = np.asarray(_stacked_weights(logs, steps))
     kept = [i for i in range(len(parts)) if weights[i] > 0 and weights[i] >= min(least, weights.max())]
     mixtures = [(p, weights[i]) for i in kept if isinstance(p := parts[i], GaussianMixture)]
@@ -201,10 +222,7 @@ def stacked(
         others.append((_joined([m for m, _ in mixtures], shares / shares.sum()), shares.sum()))
     if len(others) == 1:
         return others[0][0]
-    return Blend(tuple(p for p, _ in others), jnp.log(jnp.asarray([w for _, w in others], valid.dtype)))
-
-
-_log_probs = compiled(lambda density, rows: jax.vmap(density.log_prob)(rows))
+    return Blend(tuple(p for p, _ in others), jnp.log(jnp.asarray([w for _, w in others], float)))
 
 
 def best_reference(
@@ -224,12 +242,12 @@ def best_reference(
     """
     train, valid = jnp.asarray(train), jnp.asarray(valid)
     require(len(train) >= 2 and len(valid) >= 1, "a reference needs rows to be fitted to and rows to be judged on")
-    simple = fit_gaussian(train)
-    full = committees(train, valid, FULL, key=key)
-    # Round components have few numbers to learn, which pays in high dimensions where each has few rows.
-    spherical = committees(train, valid, SPHERICAL, sizes=(4, 16, 64), ridges=(1e-4,), key=key)
-    candidates = [c for _, c in full + spherical] + kernel_estimates(train, valid)
-    best = stacked([simple, *(c.density for c in candidates)], valid)
-    gain = np.asarray(_log_probs(best, valid) - _log_probs(simple, valid), np.float64)
+    simple = judged(fit_gaussian(train), valid)
+    found = committees(train, valid, FULL, key=key)
+    if train.shape[1] >= MANY:
+        # Round components have few numbers to learn, which pays where each has few rows for a covariance.
+        found += committees(train, valid, SPHERICAL, sizes=(4, 16, 64), ridges=(1e-4,), key=key)
+    best = stacked([simple, *(c for _, c in found), *kernel_estimates(train, valid)])
+    gain = judged(best, valid).logs - simple.logs
     error = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else np.inf
-    return best if gain.mean() > 2 * error else simple
+    return best if gain.mean() > 2 * error else simple.density

@@ -20,5 +20,7 @@ from unnorm.samplers.hamiltonian import HMC as HMC
 from unnorm.samplers.hamiltonian import MALA as MALA
 from unnorm.samplers.hamiltonian import NUTS as NUTS
 from unnorm.samplers.langevin import Langevin as Langevin
+from unnorm.samplers.ozaki import Ozaki as Ozaki
 from unnorm.samplers.run import Trace as Trace
 from unnorm.samplers.run import sample as sample
+from unnorm.samplers.tempering import ParallelTempering as ParallelTempering

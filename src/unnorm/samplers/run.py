@@ -51,8 +51,8 @@ class Trace:
             )
         if self.clipped:
             found.append(
-                f"{self.clipped} posterior variances were below the floor and were raised to it: there the score is "
-                "not that of a density with this noise."
+                f"{self.clipped} variances or curvatures were clipped: there the target is not of the form that "
+                f"{type(self.sampler).__name__} takes it for."
             )
         return tuple(found)
 

@@ -1,0 +1,95 @@
+"""Parallel tempering: replicas at higher temperatures cross between modes and hand what they find down."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from unnorm.energies.base import AbstractEnergy, Point
+from unnorm.errors import require
+from unnorm.samplers.base import AbstractAdaptiveSampler, Info
+from unnorm.samplers.hamiltonian import HMC
+
+
+class Replicas(NamedTuple):
+    """A position for every temperature, the coldest first, and the number of steps taken."""
+
+    positions: Float[Array, "k ..."]
+    step: Int[Array, ""]
+
+
+def _ladder(coldest: float, count: int) -> Float[Array, " k"]:
+    return jnp.geomspace(1.0, coldest, count)
+
+
+class ParallelTempering(AbstractAdaptiveSampler):
+    """K replicas, the k-th a chain on b_k E with 1 = b_1 > ... > b_K; after every move neighbours may trade places.
+
+    A trade of i and j is accepted with probability min(1, exp((b_i - b_j)(E_i - E_j))), which leaves the product of the
+    tempered densities invariant (Swendsen and Wang 1986; Geyer 1991). Even and odd pairs take turns, which carries
+    replicas up and down the ladder faster than chance (Okabe et al. 2001). Draws are the coldest replica's, and the
+    acceptance is that of the trades. Inverse temperatures fall geometrically to `hottest`; warm-up tunes every
+    replica's HMC.
+
+    >>> ParallelTempering(replicas=4, hottest=0.125).inverse_temperatures.round(3).tolist()
+    [1.0, 0.5, 0.25, 0.125]
+    """
+
+    inverse_temperatures: Float[Array, " k"]
+    moves: HMC
+
+    def __init__(self, replicas: int = 8, hottest: float = 0.02, *, leapfrogs: int = 10):
+        """`moves` holds one HMC sampler per replica, its arrays stacked."""
+        require(replicas >= 2, f"parallel tempering needs at least 2 replicas, not {replicas}")
+        require(0 < hottest < 1, f"the inverse temperature of the hottest replica lies between 0 and 1, not {hottest}")
+        self.inverse_temperatures = _ladder(hottest, replicas)
+        # A density raised to the power b is 1 / sqrt(b) times as wide.
+        self.moves = jax.vmap(lambda b: HMC(0.1 / jnp.sqrt(b), None, leapfrogs))(self.inverse_temperatures)
+
+    def init(self, target: AbstractEnergy, x: Point) -> Replicas:
+        count = len(self.inverse_temperatures)
+        return Replicas(jnp.broadcast_to(x, (count, *x.shape)), jnp.zeros((), jnp.int32))
+
+    def step(self, target: AbstractEnergy, state: Replicas, *, key: PRNGKeyArray) -> tuple[Replicas, Info]:
+        betas, count = self.inverse_temperatures, len(self.inverse_temperatures)
+        walk, trade = jax.random.split(key)
+
+        def move(b, sampler, x, key):
+            # A replica that has traded stands at a place its sampler has not seen, so its state is made anew.
+            moved, info = sampler.step(b * target, sampler.init(b * target, x), key=key)
+            return sampler.position(moved), info.divergent
+
+        positions, divergent = eqx.filter_vmap(move)(betas, self.moves, state.positions, jax.random.split(walk, count))
+        energies = jax.vmap(target)(positions)
+        log_odds = (betas[:-1] - betas[1:]) * (energies[:-1] - energies[1:])
+        ours = (jnp.arange(count - 1) + state.step) % 2 == 0
+        accept = ours & (jnp.log(jax.random.uniform(trade, (count - 1,))) < log_odds)
+        # Pairs that take turns together do not overlap: k goes to k + 1 where its pair trades, and comes from there.
+        up, down = jnp.append(accept, False), jnp.insert(accept, 0, False)
+        order = jnp.arange(count) + up - down
+        chance = jnp.sum(jnp.where(ours, jnp.exp(jnp.minimum(log_odds, 0.0)), 0.0)) / jnp.sum(ours)
+        return Replicas(positions[order], state.step + 1), Info(chance, divergent[0])
+
+    def position(self, state: Replicas) -> Point:
+        return state.positions[0]
+
+    def warm_up(
+        self, target: AbstractEnergy, x: Point, *, steps: int, key: PRNGKeyArray
+    ) -> tuple["ParallelTempering", Point]:
+        """Half of the steps tune every replica alone, the other half mix them."""
+        tune, mix = jax.random.split(key)
+        count = len(self.inverse_temperatures)
+
+        def alone(b, sampler, key):
+            return sampler.warm_up(b * target, x, steps=steps // 2, key=key)
+
+        moves, _ = eqx.filter_vmap(alone)(self.inverse_temperatures, self.moves, jax.random.split(tune, count))
+        tuned = eqx.tree_at(lambda s: s.moves, self, moves, is_leaf=lambda leaf: leaf is None)
+
+        def together(state: Any, key: PRNGKeyArray) -> tuple[Any, None]:
+            return tuned.step(target, state, key=key)[0], None
+
+        state, _ = jax.lax.scan(together, tuned.init(target, x), jax.random.split(mix, steps - steps // 2))
+        return tuned, tuned.position(state)
