@@ -159,7 +159,7 @@ def test_a_kernel_estimate_of_the_same_rows_needs_one_left_out(batches):
         kde: KDE
 
         def sample(self, *, key):
-            return self.kde.sample(0.0, self.kde.middle, key=key)
+            return self.kde.sample(0.0, self.kde.density.middle, key=key)
 
         def of_noise(self, y):
             return self.kde.log_density(y)
