@@ -137,7 +137,7 @@ def repeated(method: str, problem: str, repeats: int, seed: int, size: int = 400
 
 
 #: A Gaussian is the mildest of the targets and a funnel the slowest: the quick run takes the other two.
-SOME = [p if p in ("mixture", "neural") else pytest.param(p, marks=pytest.mark.thorough) for p in PROBLEMS]
+SOME = [p if p in ("mixture", "network") else pytest.param(p, marks=pytest.mark.thorough) for p in PROBLEMS]
 
 
 @pytest.mark.parametrize("problem", SOME)
