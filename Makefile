@@ -11,9 +11,12 @@ CORE := $(VENV)/.installed-core
 DEV := $(VENV)/.installed-dev
 BENCH := $(VENV)/.installed-bench
 
-# Most of a test run is compilation: keep what was compiled for the next one.
-CACHE := JAX_COMPILATION_CACHE_DIR="$(CURDIR)/.cache/jax" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.5
-PYTEST := $(CACHE) $(BIN)/python -m pytest -n $(WORKERS)
+# Most of a test run is compilation: keep what was compiled for the next one, and leave the tests of a file to one
+# worker as far as that keeps both busy.
+CACHE := JAX_COMPILATION_CACHE_DIR="$(CURDIR)/.cache/jax" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0
+PYTEST := $(CACHE) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+# Small problems take longer to compile than to run. The long runs are compiled as users' programs are.
+QUICK := JAX_DISABLE_MOST_OPTIMIZATIONS=1
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test lint types imports unit laws bench docs format clean
@@ -40,7 +43,7 @@ imports: $(DEV) ## Check that imports go one way
 	$(BIN)/lint-imports
 
 unit: $(DEV) ## Run the tests, without the long law runs
-	$(PYTEST) $(PYTEST_ARGS) tests
+	$(QUICK) $(PYTEST) $(PYTEST_ARGS) tests
 
 laws: $(DEV) ## Run every law, the long ones too
 	$(PYTEST) -m "thorough or not thorough" $(PYTEST_ARGS) tests/laws

@@ -16,3 +16,13 @@ def programs_are_let_go():
     yield
     jax.clear_caches()
     gc.collect()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def long_runs_are_optimised(request, programs_are_let_go):
+    """Compile the programs of a file marked `optimised` as users' programs are, even where compiling is kept short."""
+    short = jax.config.values["jax_disable_most_optimizations"]
+    if request.node.get_closest_marker("optimised"):
+        jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", short)

@@ -6,6 +6,7 @@ repeats are away from it; `holds` and `breaks` are the two verdicts. A law asser
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -38,3 +39,18 @@ def breaks(repeats, truth, bias: float = 0.0) -> bool:
 def coverage(estimates, truth: float, level: float = 0.95) -> float:
     """The share of estimates whose stated interval holds the truth."""
     return float(np.mean([estimate.covers(truth, level) for estimate in estimates]))
+
+
+def covers(estimates, truth: float) -> bool:
+    """Whether stated 95% intervals of 200 repeats hold the truth as often as they should."""
+    return 0.90 <= coverage(estimates, truth) <= 0.99
+
+
+def halved(estimates) -> list:
+    """The negative control of every coverage."""
+    return [replace(estimate, stderr=estimate.stderr / 2) for estimate in estimates]
+
+
+def near(estimate, truth: float) -> bool:
+    """Within 4 stated standard errors."""
+    return abs(estimate.value - truth) <= 4 * estimate.stderr

@@ -47,7 +47,7 @@ def test_stacking_finds_the_weights_that_made_the_rows():
     sets = jax.vmap(lambda key: blend().samples(500, key=key))(jax.random.split(jax.random.key(1), 60))
     found = []
     for rows in sets:
-        joined = stacked([judged(NARROW, rows), judged(WIDE, rows)], least=0.0)
+        joined = stacked([judged(NARROW, rows), judged(WIDE, rows)], least=0.0).density
         assert isinstance(joined, Blend)
         found.append(float(joined.weights[0]))
     assert holds(np.array(found), 0.3)
@@ -63,13 +63,16 @@ def test_stacking_finds_the_weights_that_made_the_rows():
 def test_a_part_that_helps_no_row_is_dropped_and_mixtures_are_joined():
     far = gaussian([50.0], [[1.0]])
     rows = NARROW.samples(200, key=jax.random.key(2))
-    assert stacked([judged(NARROW, rows), judged(far, rows)]) is NARROW
+    assert stacked([judged(NARROW, rows), judged(far, rows)]).density is NARROW
     pair = [gaussian_mixture([0.5, 0.5], [[-a], [a]], 0.5) for a in (0.1, 1.0)]
     data = jnp.concatenate([m.samples(300, key=jax.random.key(3)) for m in pair])
-    joined = stacked([judged(m, data) for m in pair])
+    found = stacked([judged(m, data) for m in pair])
+    joined = found.density
     assert isinstance(joined, GaussianMixture)
+    # What it says of the rows is what the density says.
+    np.testing.assert_allclose(found.logs, jax.vmap(joined.log_prob)(data), atol=1e-5)
     assert len(joined.weights) == 4
-    apart = stacked([judged(m, data) for m in pair], least=0.0)
+    apart = stacked([judged(m, data) for m in pair], least=0.0).density
     np.testing.assert_allclose(mean_log_prob(joined, data), mean_log_prob(apart, data), rtol=1e-5)
 
 

@@ -21,6 +21,8 @@ from unnorm.noises import Gaussian as Local
 from unnorm.noises import Independent
 from unnorm.spaces import Real
 
+pytestmark = pytest.mark.optimised
+
 FITS, ROWS = 2400, 500
 
 

@@ -22,6 +22,8 @@ from unnorm.objectives import EnergyDiscrepancy, Perturbation
 from unnorm.objectives.discrepancy import stabilised_log_mean_exp
 from unnorm.spaces import Real
 
+pytestmark = pytest.mark.optimised
+
 M, S = 0.7, 1.2
 TRUTH = (M, -2 * math.log(S))
 OTHER = (0.2, -0.8)

@@ -13,6 +13,8 @@ from unnorm.errors import InputError
 from unnorm.objectives import MLE
 from unnorm.spaces import Real
 
+pytestmark = pytest.mark.optimised
+
 
 @pytest.fixture(scope="module")
 def bent():

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from harness import breaks, holds
 
 from unnorm.energies import LatentPrior
@@ -23,6 +24,8 @@ from unnorm.noises import Gaussian as Noise
 from unnorm.objectives import ELBO, WAE, EnergyDiscrepancy, ImplicitVAE, entropy_surrogate
 from unnorm.objectives.implicit import two_rates
 from unnorm.training import fit_repeats
+
+pytestmark = pytest.mark.optimised
 
 MIX = np.array([[1.0, 0.3], [-0.4, 0.7]])
 

@@ -23,6 +23,8 @@ from unnorm.scores import GaussianDenoiser
 from unnorm.spaces import Real
 from unnorm.training import fit_repeats
 
+pytestmark = pytest.mark.optimised
+
 M, S = 0.7, 1.3
 BATCHES = 400
 

@@ -36,6 +36,8 @@ from unnorm.objectives import NCE
 from unnorm.spaces import Real
 from unnorm.training import fit_repeats
 
+pytestmark = pytest.mark.optimised
+
 BATCHES = 500
 
 

@@ -2,11 +2,11 @@
 
 import math
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from clouds import centres, kde_by_hand, keys, points, proposals
 from harness import breaks, holds
 from scipy.special import logsumexp
 from scipy.stats import kstest
@@ -24,30 +24,15 @@ from unnorm.noises import (
     GlobalJumps,
     Independent,
     Jumps,
-    LeaveOneOut,
     OrnsteinUhlenbeck,
     VarianceExploding,
     VariancePreserving,
-    propose,
 )
 from unnorm.objectives import CNCE
-
-proposals = eqx.filter_jit(propose)
 
 #: A uniform sample fails a Kolmogorov-Smirnov test at this level once in 100,000 runs.
 LEVEL = 1e-5
 LEVELS = np.array([0.0, 0.05, 0.3, 0.7, 1.0])
-
-
-def keys(seed: int) -> jax.Array:
-    return jax.random.split(jax.random.key(seed), 20_000)
-
-
-def centres(n: int, d: int, seed: int = 0) -> jax.Array:
-    """Two clusters of unequal size."""
-    draws = np.random.default_rng(seed).normal(size=(n, d)) * 0.4
-    draws[: n // 3] += 2.0
-    return jnp.asarray(draws, jnp.float32)
 
 
 def local_and_global(d: int, kind: type, shares=(0.6, 0.4)):
@@ -208,10 +193,6 @@ def test_the_process_arrives_at_its_moments(name):
 # ------------------------------------------------------------------------------------------------- proposals
 
 
-def points(n: int, d: int, seed: int = 5) -> jax.Array:
-    return jnp.asarray(np.random.default_rng(seed).normal(size=(n, d)), jnp.float32)
-
-
 @pytest.mark.parametrize("name", [n for n in IN_SPACE if n != "choice"])
 def test_the_ratio_is_the_difference_of_the_densities(name):
     noise, t = IN_SPACE[name]
@@ -284,7 +265,7 @@ class Shift(AbstractNoise):
 def test_choice_is_stratified(n, shares, expected):
     """Its shares of the rows, exactly, and each row with the ratio of the noise that made it."""
     noise = Choice((Shift(0.0), Shift(1.0), Shift(2.0)), shares)
-    ys, ratios = propose(noise, 0.0, jnp.zeros((n, 2)), key=jax.random.key(10))
+    ys, ratios = noise.propose_each(0.0, jnp.zeros((n, 2)), key=jax.random.key(10))
     np.testing.assert_array_equal(np.bincount(np.asarray(ys[:, 0], int), minlength=3), expected)
     np.testing.assert_array_equal(ratios, ys[:, 0])
 
@@ -339,118 +320,6 @@ def test_jumps_go_their_shares_near_far_and_wide():
     # The local ratio is 0; from a point the jumps never reach to one they do, it is large.
     np.testing.assert_allclose(ratios[:200], 0.0, atol=1e-5)
     assert np.all(ratios[200:] > 100)
-
-
-# ------------------------------------------------------------------------------------------------- the KDE
-
-
-def kde_by_hand(y, centres, bandwidth: float) -> np.ndarray:
-    y, centres = np.asarray(y, np.float64), np.asarray(centres, np.float64)
-    squared = ((y[:, None] - centres[None]) ** 2).sum(-1)
-    n, d = centres.shape
-    return (
-        logsumexp(-squared / (2 * bandwidth**2), axis=1) - math.log(n) - d * math.log(bandwidth * math.sqrt(2 * np.pi))
-    )
-
-
-@pytest.mark.parametrize("block", [1, 7, 50, 64, 2048])
-def test_kde_density_does_not_depend_on_its_blocks(block):
-    data = centres(50, 3)
-    # Near, between and far from the centres, where a plain sum of exponentials would be 0.
-    ys = jnp.concatenate([data[:10] + 0.1, points(20, 3), points(5, 3) + 40.0])
-    found = jax.jit(jax.vmap(KDE(data, 0.25, block=block).log_density))(ys)
-    np.testing.assert_allclose(found, kde_by_hand(ys, data, 0.25), rtol=2e-5, atol=2e-4)
-    # Negative control: padding counted as centres would add points at the mean.
-    padded = jnp.concatenate([data, jnp.broadcast_to(data.mean(0), (6, 3))])
-    assert np.abs(kde_by_hand(ys, padded, 0.25) - np.asarray(found)).max() > 0.1
-
-
-def test_kde_of_data_far_from_zero():
-    """Distances are expanded around the centres' mean; around zero, single precision would lose them."""
-    data = centres(50, 2) + 1000.0
-    found = jax.jit(jax.vmap(KDE(data, 0.25).log_density))(data[:10] + 0.1)
-    truth = kde_by_hand(data[:10] + 0.1, data, 0.25)
-    np.testing.assert_allclose(found, truth, atol=1e-2)
-    y, c = np.asarray(data[:10] + 0.1, np.float32), np.asarray(data, np.float32)
-    expanded = np.sum(y**2, 1)[:, None] - 2 * y @ c.T + np.sum(c**2, 1)
-    naive = logsumexp(-expanded / (2 * 0.25**2), axis=1) - math.log(50) - 2 * math.log(0.25 * math.sqrt(2 * np.pi))
-    assert np.abs(naive - truth).max() > 0.1
-
-
-# ------------------------------------------------------------------------------------------------- leaving one out
-
-
-def left_out_by_hand(data, bandwidth: float) -> np.ndarray:
-    """Each row under the estimate of the other rows, in double precision."""
-    data = np.asarray(data, np.float64)
-    return np.concatenate([kde_by_hand(data[i : i + 1], np.delete(data, i, 0), bandwidth) for i in range(len(data))])
-
-
-@pytest.mark.parametrize("block", [7, 2048])
-def test_leaving_one_out_is_the_estimate_of_the_other_rows(block):
-    """Duplicates too: of a row that occurs three times, two copies stay."""
-    data = jnp.concatenate([centres(40, 3), centres(40, 3)[:5], centres(40, 3)[:5]]) + 20.0
-    kde = KDE(data, 0.25, block=block)
-    found = jax.jit(jax.vmap(kde.leave_one_out))(data)
-    np.testing.assert_allclose(found, left_out_by_hand(data, 0.25), atol=2e-3)
-    # Negative controls: every copy left out, and none.
-    rows = np.asarray(data, np.float64)
-    none_left = [kde_by_hand(row[None], rows[np.any(rows != row, axis=1)], 0.25)[0] for row in rows[:5]]
-    assert np.abs(np.asarray(found[:5]) - none_left).min() > 0.1
-    assert np.abs(found - kde_by_hand(data, data, 0.25)).max() > 0.1
-    # A point that is no centre sees all of them, however near it comes.
-    near = data[5:10] + 1e-3
-    np.testing.assert_allclose(jax.vmap(kde.leave_one_out)(near), jax.vmap(kde.log_density)(near), atol=1e-4)
-
-
-def test_leaving_one_out_survives_where_subtracting_would_not():
-    """In 20 dimensions a row's own kernel is all there is to single precision: what is left must not be rounding."""
-    data = points(100, 20)
-    kde = KDE(data, 0.3)
-    found = jax.jit(jax.vmap(kde.leave_one_out))(data)
-    truth = left_out_by_hand(data, 0.3)
-    np.testing.assert_allclose(found, truth, rtol=1e-4)
-    # The plain estimate at a centre is log(1 + exp gap) too high, the gap being that of its own kernel to the others'.
-    own = -math.log(99) - 20 * math.log(0.3 * math.sqrt(2 * math.pi))
-    plain = np.asarray(jax.jit(jax.vmap(kde.log_density))(data), np.float64)
-    np.testing.assert_allclose(plain, truth + np.logaddexp(0, own - truth) + math.log(99 / 100), atol=2e-3)
-    assert np.min(plain - truth) > 10
-
-
-def test_left_out_rows_look_like_fresh_ones():
-    """A row under the others' estimate has the law of a fresh point under an estimate of one row fewer."""
-    rows = points(64 * 101, 20, seed=14).reshape(64, 101, 20)
-
-    @jax.jit
-    @jax.vmap
-    def overrated(data):
-        kde = KDE(data, 0.7)
-        fresh = jax.vmap(KDE(data[:-1], 0.7).log_density)(data[-1:])
-        return jnp.stack([jax.vmap(f)(data).mean() - fresh.mean() for f in (kde.leave_one_out, kde.log_density)])
-
-    found = np.asarray(overrated(rows))
-    assert holds(found[:, 0], 0.0)
-    # Negative control: the plain estimate at its own rows.
-    assert breaks(found[:, 1], 0.0)
-
-
-def test_jumps_leave_the_data_point_out_and_nothing_else():
-    data = centres(60, 2)
-    noise = GlobalJumps(0.2, leave_one_out=True).fit(data)
-    assert isinstance(noise, LeaveOneOut)
-    ys, ratios = proposals(noise, 0.0, data, key=jax.random.key(15))
-    there = kde_by_hand(ys, data, 0.2)
-    np.testing.assert_allclose(ratios, there - left_out_by_hand(data, 0.2), atol=2e-3)
-    plain, usual = proposals(GlobalJumps(0.2).fit(data), 0.0, data, key=jax.random.key(15))
-    np.testing.assert_array_equal(plain, ys)
-    assert np.all(np.asarray(ratios) > np.asarray(usual)) and np.max(ratios - usual) > 0.1
-    # Inside the mix the local moves are what they were.
-    mixed = Jumps(0.1, 0.2, leave_one_out=True).fit(data)
-    ys, ratios = proposals(mixed, 0.0, data, key=jax.random.key(15))
-    np.testing.assert_allclose(ratios[:30], 0.0, atol=1e-4)
-    np.testing.assert_allclose(
-        ratios[30:], kde_by_hand(ys[30:], data, 0.2) - left_out_by_hand(data, 0.2)[30:], atol=2e-3
-    )
 
 
 # ------------------------------------------------------------------------------------------------- refusals

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import breaks, coverage, holds
+from harness import breaks, coverage, covers, halved, holds, near
 from scipy.stats import norm
 
 import unnorm as un
@@ -23,21 +23,9 @@ from unnorm.evaluation.tails import tail_index
 from unnorm.samplers import HMC
 from unnorm.spaces import Binary, Real
 
+pytestmark = pytest.mark.optimised
+
 REPEATS = 200
-
-
-def covers(estimates: list[Estimate], truth: float) -> bool:
-    return 0.90 <= coverage(estimates, truth) <= 0.99
-
-
-def halved(estimates: list[Estimate]) -> list[Estimate]:
-    """The negative control of every coverage."""
-    return [replace(estimate, stderr=estimate.stderr / 2) for estimate in estimates]
-
-
-def near(estimate: Estimate, truth: float) -> bool:
-    """Within 4 stated standard errors."""
-    return abs(estimate.value - truth) <= 4 * estimate.stderr
 
 
 def quadratic(precision, x):

@@ -16,6 +16,8 @@ from unnorm.objectives import CNCE, DSM, AbstractObjective, TiltNCE
 from unnorm.objectives.nce import classification
 from unnorm.training import fit, fit_repeats
 
+pytestmark = pytest.mark.optimised
+
 MEAN, SCALE = 0.5, 0.8
 
 

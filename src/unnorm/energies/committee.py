@@ -12,10 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from scipy import special
 
 from unnorm.compiling import compiled
 from unnorm.energies.base import AbstractNormalised, Point, Scalar
-from unnorm.energies.em import FULL, SPHERICAL, Covariance, fit_gaussian, fit_mixture
+from unnorm.energies.em import FULL, SPHERICAL, Covariance, fit_gaussian, fit_padded, trimmed
 from unnorm.energies.kde import KDE
 from unnorm.energies.mixture import GaussianMixture
 from unnorm.errors import require
@@ -62,12 +63,25 @@ class Blend(AbstractNormalised):
 
 def _joined(mixtures: list[GaussianMixture], weights: Float[ArrayLike, " mixtures"]) -> GaussianMixture:
     """The average of mixtures, which is a mixture."""
-    logits = [jax.nn.log_softmax(m.logits) + np.log(w) for m, w in zip(mixtures, np.asarray(weights), strict=True)]
-    return GaussianMixture(
-        jnp.concatenate(logits),
-        jnp.concatenate([m.means for m in mixtures]),
-        jnp.concatenate([m.components.factor for m in mixtures]),
-    )
+    # By NumPy, which has no program to compile for each size.
+    logits = [special.log_softmax(m.logits) + np.log(w) for m, w in zip(mixtures, np.asarray(weights), strict=True)]
+    parts = (logits, [m.means for m in mixtures], [m.components.factor for m in mixtures])
+    dtype = mixtures[0].logits.dtype
+    return GaussianMixture(*(jnp.asarray(np.concatenate(part), dtype) for part in parts))
+
+
+def _members(
+    data: Float[Array, "n d"], k: int, members: int, ridge: float, covariance: Covariance, key: PRNGKeyArray
+) -> list[GaussianMixture]:
+    """Mixtures of k components (and empty ones behind them), climbed to from as many seeds."""
+    require(members >= 1, f"a committee needs at least one member, not {members}")
+    # One after another: at a time they would need as many times the memory, and are no faster.
+    keys = jax.random.split(key, members)
+    return [fit_padded(data, k, ridge=ridge, covariance=covariance, key=one) for one in keys]
+
+
+def _average(members: list[GaussianMixture], k: int) -> GaussianMixture:
+    return _joined([trimmed(member, k) for member in members], np.full(len(members), 1 / len(members)))
 
 
 def committee(
@@ -89,12 +103,7 @@ def committee(
     >>> len(committee(points, 2, members=3, key=jax.random.key(1)).weights)
     6
     """
-    require(members >= 1, f"a committee needs at least one member, not {members}")
-    data = jnp.asarray(data)
-    # One after another: at a time they would need as many times the memory, and are no faster.
-    keys = jax.random.split(key, members)
-    fits = [fit_mixture(data, k, ridge=ridge, covariance=covariance, key=one) for one in keys]
-    return _joined(fits, np.full(members, 1 / members))
+    return _average(_members(jnp.asarray(data), k, members, ridge, covariance, key), k)
 
 
 class Candidate(NamedTuple):
@@ -141,10 +150,10 @@ def committees(
         # One Gaussian has nothing to disagree about.
         jury = 1 if k == 1 else members
         for ridge in ridges:
-            density = committee(
-                train, k, members=jury, ridge=ridge, covariance=covariance, key=jax.random.fold_in(key, k)
-            )
-            found.append((k, judged(density, valid)))
+            fits = _members(train, k, jury, ridge, covariance, jax.random.fold_in(key, k))
+            # The members are judged, not their average, whose size would be one more program to compile.
+            logs = np.stack([judged(member, valid).logs for member in fits])
+            found.append((k, Candidate(_average(fits, k), np.logaddexp.reduce(logs, axis=0) - np.log(jury))))
             score = found[-1][1].score
             if not score > of_size:
                 break
@@ -200,7 +209,7 @@ def _stacked_weights(logs: Float[Array, "m parts"], steps: int) -> Float[Array, 
     return jnp.exp(jax.lax.fori_loop(0, steps, climb, start))
 
 
-def stacked(candidates: list[Candidate], *, least: float = 0.02, steps: int = 500) -> AbstractNormalised:
+def stacked(candidates: list[Candidate], *, least: float = 0.02, steps: int = 500) -> Candidate:
     """The blend whose weights held-out rows like best; parts that weigh less than `least` are dropped.
 
     Mixtures are joined into one, so a blend of mixtures is a mixture.
@@ -208,21 +217,24 @@ def stacked(candidates: list[Candidate], *, least: float = 0.02, steps: int = 50
     >>> import jax, unnorm as un
     >>> rows = jax.random.normal(jax.random.key(0), (400, 1))
     >>> near, far = (judged(un.energies.gaussian([m], [[1.0]]), rows) for m in (0.0, 9.0))
-    >>> stacked([near, far]) is near.density
+    >>> stacked([near, far]).density is near.density
     True
     """
     parts = [candidate.density for candidate in candidates]
     logs = jnp.asarray(np.stack([candidate.logs for candidate in candidates], 1), float)
     weights = np.asarray(_stacked_weights(logs, steps))
     kept = [i for i in range(len(parts)) if weights[i] > 0 and weights[i] >= min(least, weights.max())]
+    shares = weights[kept] / weights[kept].sum()
+    of_blend = np.logaddexp.reduce(np.asarray(logs, np.float64)[:, kept] + np.log(shares), axis=1)
     mixtures = [(p, weights[i]) for i in kept if isinstance(p := parts[i], GaussianMixture)]
     others = [(parts[i], weights[i]) for i in kept if not isinstance(parts[i], GaussianMixture)]
     if mixtures:
         shares = np.array([w for _, w in mixtures])
         others.append((_joined([m for m, _ in mixtures], shares / shares.sum()), shares.sum()))
     if len(others) == 1:
-        return others[0][0]
-    return Blend(tuple(p for p, _ in others), jnp.log(jnp.asarray([w for _, w in others], float)))
+        return Candidate(others[0][0], of_blend)
+    logits = np.log([w for _, w in others])
+    return Candidate(Blend(tuple(p for p, _ in others), jnp.asarray(logits, float)), of_blend)
 
 
 def best_reference(
@@ -248,6 +260,6 @@ def best_reference(
         # Round components have few numbers to learn, which pays where each has few rows for a covariance.
         found += committees(train, valid, SPHERICAL, sizes=(4, 16, 64), ridges=(1e-4,), key=key)
     best = stacked([simple, *(c for _, c in found), *kernel_estimates(train, valid)])
-    gain = judged(best, valid).logs - simple.logs
+    gain = best.logs - simple.logs
     error = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else np.inf
-    return best if gain.mean() > 2 * error else simple.density
+    return best.density if gain.mean() > 2 * error else simple.density

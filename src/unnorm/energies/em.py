@@ -4,7 +4,6 @@ Expectation-maximisation (Dempster, Laird and Rubin 1977) started from k-means++
 proposals for log Z, where a fitted mixture is close enough for importance sampling to work.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +14,7 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 from unnorm.compiling import compiled
 from unnorm.energies.base import AbstractNormalised
 from unnorm.energies.gaussian import Gaussian, gaussian
+from unnorm.energies.kde import any_row
 from unnorm.energies.mixture import GaussianMixture
 from unnorm.errors import require
 
@@ -38,15 +38,17 @@ def moment_gaussian(data: Float[Array, "n d"], widen: float = 1.0, ridge: float 
 
 def _packed(covariance: Float[Array, "d d"]) -> Float[Array, "d d"]:
     """The packed precision factor of a covariance."""
-    lower = jnp.linalg.cholesky(jnp.linalg.inv(covariance))
+    # With rows and columns reversed, the inverse of a Cholesky factor is the factor of the inverse.
+    reversed_factor = jnp.linalg.cholesky(covariance[::-1, ::-1])
+    unit = jnp.eye(len(covariance), dtype=covariance.dtype)
+    lower = jax.scipy.linalg.solve_triangular(reversed_factor, unit, lower=True)[::-1, ::-1].T
     return jnp.tril(lower, -1) + jnp.diag(jnp.log(jnp.diagonal(lower)))
 
 
-@partial(jax.jit, static_argnums=1)
 def _spread_seeds(data: Array, k: int, key: PRNGKeyArray) -> Array:
     """k-means++: each next centre is a data point drawn with probability proportional to its squared distance."""
     first, rest = jax.random.split(key)
-    start = data[jax.random.randint(first, (), 0, len(data))]
+    start = any_row(data, key=first)
 
     def pick(carry, key):
         nearest, latest = carry
@@ -96,7 +98,7 @@ FULL, DIAGONAL, SPHERICAL, TIED = (
 )
 
 #: Mixtures are fitted with this many components, those above the number asked for empty: few programs serve all.
-_PADDED = (4, 16, 64)
+_PADDED = (16, 64)
 
 #: Rows looked at together in a pass over the data: bounds memory by this times components times dimension.
 BLOCK = 2048
@@ -156,15 +158,20 @@ class _Settings(NamedTuple):
 
 
 @compiled
-def _fit(data: Array, seeds: Float[Array, "k d"], settings: _Settings) -> GaussianMixture:
-    """EM from the first of the seeds, until a step gains less than `tolerance` nats per row or `steps` are taken."""
+def _fit(data: Array, size: int, settings: _Settings, key: PRNGKeyArray) -> GaussianMixture:
+    """EM from spread seeds, until a step gains less than `tolerance` nats per row or `steps` are taken.
+
+    Of `size` components those beyond the number asked for are empty. Seeds are drawn one after another, so the first k
+    of many are those that k alone would have been.
+    """
     (n, d), k = data.shape, settings.components
-    alive = jnp.arange(len(seeds)) < k
+    seeds = _spread_seeds(data, size, key)
+    alive = jnp.arange(size) < k
     steps, ridge, tolerance, covariance = settings[1:]
     floor = ridge * jnp.mean(jnp.var(data, 0)) * jnp.eye(d, dtype=data.dtype)
     centred = data - data.mean(0)
     rows, real = _blocks(data)
-    spread = jnp.broadcast_to(centred.T @ centred / n / k ** (2 / d) + floor, (len(seeds), d, d))
+    spread = jnp.broadcast_to(centred.T @ centred / n / k ** (2 / d) + floor, (size, d, d))
     start = _mixture(alive / k, seeds, covariance.of(spread, alive / k))
 
     def go_on(carry):
@@ -204,13 +211,39 @@ def fit_mixture(
     >>> fit_mixture(points, 3, key=jax.random.key(1)).means.shape
     (3, 2)
     """
+    return trimmed(
+        fit_padded(data, k, steps=steps, ridge=ridge, tolerance=tolerance, covariance=covariance, key=key), k
+    )
+
+
+def fit_padded(
+    data: Float[Array, "n d"],
+    k: int,
+    *,
+    steps: int = 100,
+    ridge: float = 1e-3,
+    tolerance: float = 1e-5,
+    covariance: Covariance = FULL,
+    key: PRNGKeyArray,
+) -> GaussianMixture:
+    """`fit_mixture` with empty components behind its k: mixtures of many sizes that share the programs they go through.
+
+    >>> import jax
+    >>> points = jax.random.normal(jax.random.key(0), (500, 2))
+    >>> fit_padded(points, 3, key=jax.random.key(1)).means.shape
+    (16, 2)
+    """
     require(1 <= k <= len(data), f"{len(data)} rows cannot be fitted by {k} components")
-    padded = next((size for size in _PADDED if k <= size), k)
-    # Seeds are drawn one after another, so the first k of many are those that k alone would have been.
-    seeds = _spread_seeds(data, padded, key)
+    size = next((size for size in _PADDED if k <= size), k)
     numbers = jax.tree.map(jnp.asarray, (k, steps, float(ridge), float(tolerance), covariance))
-    found = _fit(data, seeds, _Settings(*numbers))
-    return GaussianMixture(found.logits[:k], found.means[:k], found.components.factor[:k])
+    return _fit(data, size, _Settings(*numbers), key)
+
+
+def trimmed(mixture: GaussianMixture, k: int) -> GaussianMixture:
+    """Its first k components."""
+    # By NumPy, which has no program to compile for each size.
+    parts = (mixture.logits, mixture.means, mixture.components.factor)
+    return GaussianMixture(*(jnp.asarray(np.asarray(part)[:k]) for part in parts))
 
 
 def mean_log_prob(density: AbstractNormalised, rows: Float[Array, "n d"]) -> float:
@@ -231,10 +264,10 @@ def best_mixture(
     """The mixture, and its number of components, with the highest held-out log-likelihood among `sizes`."""
     train, valid = jnp.asarray(train), jnp.asarray(valid)
     sizes = tuple(k for k in sizes if k * 5 <= len(train)) or (1,)
-    candidates = [(fit_mixture(train, k, key=jax.random.fold_in(key, k)), k) for k in sizes]
-    scores = [mean_log_prob(m, valid) for m, _ in candidates]
-    finite = [s if np.isfinite(s) else -np.inf for s in scores]
-    return candidates[int(np.argmax(finite))]
+    candidates = [fit_padded(train, k, key=jax.random.fold_in(key, k)) for k in sizes]
+    scores = [mean_log_prob(mixture, valid) for mixture in candidates]
+    best = int(np.argmax([s if np.isfinite(s) else -np.inf for s in scores]))
+    return trimmed(candidates[best], sizes[best]), sizes[best]
 
 
 def random_mixture(dimension: int, components: int, *, key: PRNGKeyArray) -> GaussianMixture:

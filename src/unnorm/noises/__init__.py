@@ -13,11 +13,11 @@ from unnorm.noises.jumps import BlendedJumps as BlendedJumps
 from unnorm.noises.jumps import Choice as Choice
 from unnorm.noises.jumps import GlobalJumps as GlobalJumps
 from unnorm.noises.jumps import Jumps as Jumps
-from unnorm.noises.jumps import propose as propose
 from unnorm.noises.kde import KDE as KDE
 from unnorm.noises.kde import DataJump as DataJump
 from unnorm.noises.kde import Independent as Independent
 from unnorm.noises.kde import LeaveOneOut as LeaveOneOut
+from unnorm.noises.kde import Remembered as Remembered
 from unnorm.noises.references import AbstractReference as AbstractReference
 from unnorm.noises.references import AbstractReferenceFromData as AbstractReferenceFromData
 from unnorm.noises.references import FittedMixture as FittedMixture
@@ -27,5 +27,6 @@ from unnorm.noises.references import LeftOutKernels as LeftOutKernels
 from unnorm.noises.references import MomentGaussian as MomentGaussian
 from unnorm.noises.references import SpanGaussian as SpanGaussian
 from unnorm.noises.references import UnitGaussian as UnitGaussian
+from unnorm.noises.rows import Rows as Rows
 from unnorm.noises.scales import Scales as Scales
 from unnorm.noises.scales import scales_of as scales_of

@@ -17,7 +17,7 @@ from unnorm.energies.em import moment_gaussian
 from unnorm.errors import require
 from unnorm.noises.base import AbstractKernel, AbstractNoise, Point, Scalar
 from unnorm.noises.gaussian import Gaussian
-from unnorm.noises.kde import KDE, DataJump, Independent, LeaveOneOut
+from unnorm.noises.kde import KDE, REMEMBERED, DataJump, Independent, LeaveOneOut, Remembered
 
 
 def _check_shares(noises: tuple[AbstractNoise, ...], shares: tuple[float, ...]) -> None:
@@ -64,6 +64,22 @@ class Choice(AbstractNoise):
         ys, ratios = zip(*(n.propose(t, x, key=k) for n, k in zip(self.noises, keys, strict=True)), strict=True)
         return jnp.stack(ys)[index], jnp.stack(ratios)[index]
 
+    def propose_each(
+        self, t: Scalar, xs: Float[Array, "n ..."], *, key: PRNGKeyArray
+    ) -> tuple[Float[Array, "n ..."], Float[Array, " n"]]:
+        """Stratified: each noise gets its share of the rows, so that the cost of a kernel is paid only where it is
+        used, and the split has no sampling error beyond rounding.
+        """
+        ends = np.round(np.cumsum(self.shares) * len(xs)).astype(int)
+        keys = jax.random.split(key, len(ends))
+        pieces = [
+            noise.propose_each(t, xs[start:end], key=k)
+            for noise, start, end, k in zip(self.noises, [0, *ends[:-1]], ends, keys, strict=True)
+            if end > start
+        ]
+        ys, ratios = zip(*pieces, strict=True)
+        return jnp.concatenate(ys), jnp.concatenate(ratios)
+
 
 class Blend(AbstractKernel):
     """q(y | x) = sum_i share_i q_i(y | x), as one kernel with its exact density."""
@@ -79,28 +95,6 @@ class Blend(AbstractKernel):
 
     def log_prob(self, t: Scalar, y: Point, x: Point) -> Scalar:
         return _mixture_log_prob(self.noises, self.shares, t, y, x)
-
-
-def propose(
-    noise: AbstractNoise, t: Scalar, xs: Float[Array, "n ..."], *, key: PRNGKeyArray
-) -> tuple[Float[Array, "n ..."], Float[Array, " n"]]:
-    """A proposal for each of n exchangeable points, with its log ratio: the boundary where `propose` is vmapped.
-
-    A `Choice` is stratified: its shares of the rows go to each noise, so the cost of a kernel is paid only where
-    it is used, and the split has no sampling error beyond rounding.
-    """
-    if not isinstance(noise, Choice):
-        return jax.vmap(lambda x, k: noise.propose(t, x, key=k))(xs, jax.random.split(key, len(xs)))
-    ends = np.round(np.cumsum(noise.shares) * len(xs)).astype(int)
-    pieces = [
-        propose(part, t, xs[start:end], key=k)
-        for part, start, end, k in zip(
-            noise.noises, [0, *ends[:-1]], ends, jax.random.split(key, len(ends)), strict=True
-        )
-        if end > start
-    ]
-    ys, ratios = zip(*pieces, strict=True)
-    return jnp.concatenate(ys), jnp.concatenate(ratios)
 
 
 class AbstractNoiseFromData(eqx.Module):
@@ -139,7 +133,8 @@ class GlobalJumps(AbstractNoiseFromData):
         if self.bandwidth == 0:
             return DataJump(data)
         kde = KDE(data, self.bandwidth, block=self.block)
-        return LeaveOneOut(kde) if self.leave_one_out else kde
+        jump = LeaveOneOut(kde) if self.leave_one_out else kde
+        return Remembered(jump) if len(data) <= REMEMBERED else jump
 
 
 class Jumps(AbstractNoiseFromData):

@@ -6,9 +6,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.energies import kde as energies
 from unnorm.energies.base import AbstractNormalised
-from unnorm.energies.kde import BLOCK
+from unnorm.energies.kde import BLOCK, any_row
 from unnorm.errors import InputError
 from unnorm.noises.base import AbstractKernel, AbstractNoise, Scalar
+from unnorm.noises.rows import Rows
+
+#: Up to this many rows their densities are computed beforehand, which takes as long as n^2 kernels: a second or so.
+REMEMBERED = 20_000
 
 
 class KDE(AbstractKernel):
@@ -35,6 +39,14 @@ class KDE(AbstractKernel):
         """log of the estimate at y."""
         return self.density.log_prob(y)
 
+    def of_noise(self, y: Float[Array, " d"]) -> Scalar:
+        """log q at a point of its own making."""
+        return self.log_density(y)
+
+    def of_data(self, x: Float[Array, " d"]) -> Scalar:
+        """log q at a row of the data."""
+        return self.log_density(x)
+
     def leave_one_out(self, x: Float[Array, " d"]) -> Scalar:
         """log of the estimate at a centre made from the other rows: `energies.KDE.leave_one_out`."""
         return self.density.leave_one_out(x)
@@ -60,9 +72,56 @@ class LeaveOneOut(AbstractNoise):
     def log_prob(self, t: Scalar, y: Float[Array, " d"], x: Float[Array, " d"]) -> Scalar:
         return self.kde.log_density(y)
 
+    def of_noise(self, y: Float[Array, " d"]) -> Scalar:
+        """log q at a point of its own making: the whole estimate's."""
+        return self.kde.log_density(y)
+
+    def of_data(self, x: Float[Array, " d"]) -> Scalar:
+        """log q at a row of the data: that of the other rows."""
+        return self.kde.leave_one_out(x)
+
     def propose(self, t: Scalar, x: Float[Array, " d"], *, key: PRNGKeyArray) -> tuple[Float[Array, " d"], Scalar]:
         y = self.kde.sample(t, x, key=key)
-        return y, self.kde.log_density(y) - self.kde.leave_one_out(x)
+        return y, self.of_noise(y) - self.of_data(x)
+
+
+class Remembered(AbstractNoise):
+    """A jump whose density at the rows of the data was computed once and is looked up: half the cost of a step.
+
+    A batch of training rows meets only densities that were known before training; a batch with any other point in it
+    is computed like everything else, so what is remembered changes the time and nothing more.
+
+    >>> import jax, jax.numpy as jnp
+    >>> data = jnp.arange(6.0).reshape(3, 2)
+    >>> noise = Remembered(KDE(data, 0.5))
+    >>> ys, ratios = noise.propose_each(0.0, data, key=jax.random.key(0))
+    >>> _, computed = noise.jump.propose_each(0.0, data, key=jax.random.key(0))
+    >>> bool(jnp.allclose(ratios, computed))
+    True
+    """
+
+    jump: KDE | LeaveOneOut
+    known: Rows
+
+    def __init__(self, jump: KDE | LeaveOneOut):
+        """The rows are those the jump was made of."""
+        self.jump = jump
+        self.known = Rows((jump if isinstance(jump, KDE) else jump.kde).density.centres, jump.of_data)
+
+    def sample(self, t: Scalar, x: Float[Array, " d"], *, key: PRNGKeyArray) -> Float[Array, " d"]:
+        return self.jump.sample(t, x, key=key)
+
+    def log_prob(self, t: Scalar, y: Float[Array, " d"], x: Float[Array, " d"]) -> Scalar:
+        return self.jump.log_prob(t, y, x)
+
+    def propose(self, t: Scalar, x: Float[Array, " d"], *, key: PRNGKeyArray) -> tuple[Float[Array, " d"], Scalar]:
+        return self.jump.propose(t, x, key=key)
+
+    def propose_each(
+        self, t: Scalar, xs: Float[Array, "m d"], *, key: PRNGKeyArray
+    ) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
+        ys = jax.vmap(lambda x, k: self.jump.sample(t, x, key=k))(xs, jax.random.split(key, len(xs)))
+        return ys, jax.vmap(self.jump.of_noise)(ys) - self.known.values_at(xs, self.jump.of_data)
 
 
 class Independent(AbstractKernel):
@@ -94,7 +153,7 @@ class DataJump(AbstractNoise):
     centres: Float[Array, "n d"]
 
     def sample(self, t: Scalar, x: Float[Array, " d"], *, key: PRNGKeyArray) -> Float[Array, " d"]:
-        return self.centres[jax.random.randint(key, (), 0, self.centres.shape[0])]
+        return any_row(self.centres, key=key)
 
     def log_prob(self, t: Scalar, y: Float[Array, " d"], x: Float[Array, " d"]) -> Scalar:
         raise InputError("DataJump has no density; use KDE with a positive bandwidth where one is needed")

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.energies import AbstractEnergy
 from unnorm.errors import require
-from unnorm.noises import AbstractNoise, AbstractNoiseFromData, propose
+from unnorm.noises import AbstractNoise, AbstractNoiseFromData
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
 
 
@@ -40,7 +40,7 @@ class CNCE(AbstractObjective):
         self, model: AbstractEnergy, state: AbstractNoise, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
     ) -> tuple[Scalar, tuple[AbstractNoise, Info]]:
         xs = jnp.tile(batch, (self.draws,) + (1,) * (batch.ndim - 1))
-        ys, log_ratios = propose(state, jnp.zeros(()), xs, key=key)
+        ys, log_ratios = state.propose_each(jnp.zeros(()), xs, key=key)
         # One pass of the network over data and noise together: one large matrix product instead of two.
         energies = jax.vmap(model)(jnp.concatenate([batch, jax.lax.stop_gradient(ys)]))
         of_data, of_noise = energies[: len(batch)], energies[len(batch) :]
