@@ -82,6 +82,20 @@ def test_a_wrong_command_line_exits_with_2(arguments):
     assert result.code == 2 and result.out == "" and "Traceback" not in result.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--sampler", "langevin", "--set", "sampler.step_size=0"), ("step_size", "greater than 0")),
+        (("--sampler", "nutz"), ("nutz", "nuts")),
+        (("--sampler", "smc", "--out", "folder"), ("smc", "draws.csv")),
+    ],
+)
+def test_an_impossible_sampler_is_refused_in_one_sentence(arguments, words, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert refused(unnorm("sample", run, *arguments), *words)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_existing_folder_is_not_touched(run, table):
     before = {file.name: file.read_bytes() for file in run.iterdir() if file.is_file()}
     assert refused(unnorm("fit", table, "--out", run, "--steps", 3), "already exists", "--resume")

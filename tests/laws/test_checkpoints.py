@@ -1,6 +1,7 @@
 """Checkpoints come back as they went, and every other file is refused."""
 
 import math
+import os
 
 import jax
 import jax.numpy as jnp
@@ -103,7 +104,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
 def test_a_full_disk_leaves_the_old_checkpoint(where, small, monkeypatch):
     path, arrays = small
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoints.os, where, full_disk)
+        patched.setattr(os, where, full_disk)
         with pytest.raises(OSError, match="No space"):
             checkpoints.save_arrays(path, {"weights": np.zeros(3)}, {"events": [], "finished": True})
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]

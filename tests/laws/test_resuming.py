@@ -152,7 +152,7 @@ def test_a_run_on_a_full_disk_can_be_taken_up_later(undisturbed, tmp_path, monke
         return original(descriptor) if len(calls) <= 4 else full_disk()
 
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoints.os, "fsync", fsync)
+        patched.setattr(os, "fsync", fsync)
         with pytest.raises(OSError, match="No space"):
             train("pcd", checkpoint=path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["run"]

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from unnorm.noises import KDE, GlobalJumps, LeaveOneOut, Remembered, Rows
+from unnorm.noises import KDE, GlobalJumps, KernelDensity, LeaveOneOut, Remembered, Rows
 from unnorm.noises.kde import REMEMBERED
 from unnorm.noises.rows import _mark
 
@@ -69,6 +69,14 @@ def test_a_remembering_jump_proposes_what_it_would_without(table, kind):
     wrong = stale.propose_each(0.0, table[:64], key=jax.random.key(1))[1]
     right = jump.propose_each(0.0, table[:64], key=jax.random.key(1))[1]
     assert np.max(np.abs(wrong - right)) > 0.1
+
+
+def test_a_remembering_reference_says_what_it_would_without(table):
+    reference = KernelDensity(0.3).fit(table, key=jax.random.key(2))
+    for xs in (table[:64], table[:64] + 0.01):
+        np.testing.assert_allclose(reference.of_rows(xs), jax.vmap(reference.of_data)(xs), atol=1e-4)
+    # Negative control: the estimate with a row's own kernel.
+    assert np.min(jax.vmap(reference.of_noise)(table[:64]) - reference.of_rows(table[:64])) > 1e-3
 
 
 def test_a_large_table_is_not_computed_beforehand():

@@ -4,6 +4,8 @@ from pydantic import Field
 
 from unnorm import samplers
 from unnorm.catalogue.entry import Context, Entry, Options, chosen
+from unnorm.energies import best_mixture
+from unnorm.evaluation import defensive
 
 
 class StepOptions(Options):
@@ -36,10 +38,25 @@ def _langevin(o: LangevinOptions, c: Context) -> samplers.AbstractSampler:
     return samplers.Langevin(chosen(o.step_size, 0.05 * c.scales.length**2))
 
 
-SAMPLERS: tuple[Entry[samplers.AbstractSampler], ...] = (
+class SMCOptions(Options):
+    islands: int = Field(default=32, ge=8)
+    particles: int = Field(default=256, ge=16)
+    share: float = Field(default=0.5, gt=0, lt=1)
+    moves: int = Field(default=3, ge=1)
+    leapfrogs: int = Field(default=5, ge=1)
+
+
+def _smc(o: SMCOptions, c: Context) -> samplers.TemperedSMC:
+    """From a mixture fitted to the rows, widened: it covers what the model was fitted to."""
+    train, valid = c.rows("the base of smc")
+    return samplers.TemperedSMC(defensive(best_mixture(train, valid, key=c.key)[0], train), **o.model_dump())
+
+
+SAMPLERS: tuple[Entry[samplers.AbstractSampler | samplers.TemperedSMC], ...] = (
     Entry("nuts", "no-U-turn sampler with warm-up", NUTSOptions, lambda o, c: samplers.NUTS(**o.model_dump())),
     Entry("hmc", "Hamiltonian Monte Carlo with warm-up", HMCOptions, lambda o, c: samplers.HMC(**o.model_dump())),
     Entry("mala", "Metropolis-adjusted Langevin with warm-up", StepOptions, lambda o, c: samplers.MALA(o.step_size)),
     Entry("tempering", "parallel tempering: crosses between far modes", TemperingOptions, _tempering),
+    Entry("smc", "tempered sequential Monte Carlo from a mixture fitted to the rows", SMCOptions, _smc),
     Entry("langevin", "unadjusted Langevin", LangevinOptions, _langevin),
 )

@@ -113,7 +113,10 @@ def sample(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Draw from a fitted model, in the data's own units (.csv, .npy, .npz or .parquet; CSV on stdout without --out)."""
+    """Draw from a fitted model, in the data's own units (.csv, .npy, .npz or .parquet; CSV on stdout without --out).
+
+    An --out without an ending is a folder: draws go there as they come, and the same command resumes.
+    """
     from unnorm.cli.use import sample_command
 
     sample_command(run, n, out, sampler, options or [], force, seed, json, quiet)

@@ -25,7 +25,7 @@ def emit_json(content: Any) -> None:
 
 def write_json(path: Path, content: Any) -> None:
     """The same in a file."""
-    from unnorm.training.checkpoint import write_atomically
+    from unnorm.files import write_atomically
 
     write_atomically(path, (json_text(content) + "\n").encode())
 

@@ -13,15 +13,17 @@ from unnorm.data import read_table
 from unnorm.errors import require
 from unnorm.estimate import Estimate
 from unnorm.evaluation import energies, log_partition
+from unnorm.files import write_atomically
 from unnorm.report import write_report
-from unnorm.runs import Run, assess
+from unnorm.runs import Prepared, Run, assess
 from unnorm.runs.assess import proposal_for, references_of
-from unnorm.samplers import sample
-from unnorm.training.checkpoint import write_atomically
+from unnorm.samplers import AbstractSampler, Particles, TemperedSMC, Trace, sample
 
 CHAINS = 32
 #: Fewer steps than this per chain say nothing about mixing.
 MIN_STEPS = 200
+#: Rows that are converted and written together.
+ROWS_AT_ONCE = 2**16
 
 
 def sample_command(
@@ -35,46 +37,105 @@ def sample_command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Run chains from training rows, and keep n draws spread evenly over them."""
-    if out is not None:
+    """Run chains from training rows, or a population, and keep n draws spread evenly over them.
+
+    An `out` without an ending is a folder: draws go there as they come, and the same command goes on where it stopped.
+    """
+    folder = out if out is not None and not out.suffix else None
+    if out is not None and folder is None:
         require_format(out)
         require_new(out, force=force)
     run = Run.open(path)
     prepared = run.prepared
     entry = find(SAMPLERS, sampler_name, "sampler")
-    context = Context(prepared.space, prepared.scales, jax.random.key(seed))
+    context = Context(prepared.space, prepared.scales, jax.random.key(seed), prepared.train, prepared.valid)
     sampler = entry.build(read_options(entry, parse_options(options, ["sampler"])["sampler"]), context)
-    steps = max(MIN_STEPS, -(-n // CHAINS))
-    start = prepared.train[np.random.default_rng(seed).integers(len(prepared.train), size=CHAINS)]
-    trace = sample(
-        run.model, sampler, chains=CHAINS, steps=steps, start=start, key=jax.random.key(seed), progress=not quiet
-    )
-    # Step-major order: neighbours in the output come from different chains.
-    pooled = np.swapaxes(trace.draws, 0, 1).reshape(-1, trace.draws.shape[2])
-    draws = prepared.standardiser.to_raw(pooled[np.linspace(0, len(pooled) - 1, n).round().astype(int)])
-    warn(trace.warnings)
-    if out is not None:
+    if isinstance(sampler, TemperedSMC):
+        require(folder is None, f"{sampler_name} has all its draws at once at the end; name a file such as draws.csv")
+        particles = sampler(run.model, key=jax.random.key(seed))
+        rows, warnings, found = particles.resampled(n, seed=seed), particles.warnings, _figures_of_levels(particles)
+    else:
+        trace = _chains(run, sampler, n, folder, seed, quiet)
+        rows, warnings, found = _Spread(trace, n), trace.warnings, _figures_of_chains(trace)
+    warn(warnings)
+    draws = None
+    if folder is not None:
+        _write_raw(folder / "table.npy", rows, prepared)
+        note(f"{n} draws in {folder / 'table.npy'}, columns {', '.join(prepared.columns)}", quiet=quiet)
+    else:
+        draws = prepared.standardiser.to_raw(rows[:])
+    if out is not None and draws is not None:
         write_atomically(out, table_bytes(prepared.columns, draws, out.suffix))
         note(f"{n} draws in {out}", quiet=quiet)
     if as_json:
-        worst = trace.diagnostics
         emit_json(
             {
                 "n": n,
                 "out": None if out is None else str(out),
                 "columns": list(prepared.columns),
-                "draws": draws.tolist() if out is None else None,
+                "draws": draws.tolist() if out is None and draws is not None else None,
                 "sampler": sampler_name,
-                "acceptance": float(np.mean(trace.acceptance)),
-                "divergences": trace.divergences,
-                "rhat": worst.worst_rhat,
-                "ess_bulk": worst.worst_ess_bulk,
-                "ess_tail": worst.worst_ess_tail,
-                "warnings": list(trace.warnings),
+                **found,
+                "warnings": list(warnings),
             }
         )
-    elif out is None:
+    elif out is None and draws is not None:
         print(csv_text(prepared.columns, draws), end="")
+
+
+def _chains(run: Run, sampler: AbstractSampler, n: int, folder: Path | None, seed: int, quiet: bool) -> Trace:
+    """Chains from training rows, long enough for n draws."""
+    train, steps = run.prepared.train, max(MIN_STEPS, -(-n // CHAINS))
+    start = train[np.random.default_rng(seed).integers(len(train), size=CHAINS)]
+    key = jax.random.key(seed)
+    return sample(run.model, sampler, chains=CHAINS, steps=steps, start=start, to=folder, key=key, progress=not quiet)
+
+
+class _Spread:
+    """n rows spread evenly over a trace, which are read as they are asked for."""
+
+    def __init__(self, trace: Trace, n: int):
+        total = trace.draws.shape[0] * trace.draws.shape[1]
+        self.trace, self.numbers = trace, np.linspace(0, total - 1, n).round().astype(int)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, some: slice) -> np.ndarray:
+        # Step-major order: neighbours come from different chains.
+        steps, chains = np.divmod(self.numbers[some], self.trace.draws.shape[0])
+        return self.trace.draws[chains, steps]
+
+
+def _write_raw(path: Path, rows: "_Spread | np.ndarray", prepared: Prepared) -> None:
+    """All rows in the data's own units as one .npy file, a few at a time; whole or not there."""
+    part = path.with_name(f".{path.name}.part")
+    file = np.lib.format.open_memmap(part, mode="w+", dtype=np.float64, shape=(len(rows), len(prepared.columns)))
+    for first in range(0, len(rows), ROWS_AT_ONCE):
+        file[first : first + ROWS_AT_ONCE] = prepared.standardiser.to_raw(rows[first : first + ROWS_AT_ONCE])
+    file.flush()
+    part.replace(path)
+
+
+def _figures_of_chains(trace: Trace) -> dict[str, float]:
+    worst = trace.diagnostics
+    return {
+        "acceptance": float(np.mean(trace.acceptance)),
+        "divergences": trace.divergences,
+        "rhat": worst.worst_rhat,
+        "ess_bulk": worst.worst_ess_bulk,
+        "ess_tail": worst.worst_ess_tail,
+    }
+
+
+def _figures_of_levels(particles: Particles) -> dict[str, float]:
+    return {
+        "acceptance": float(np.mean(particles.acceptance)),
+        "levels": len(particles.betas) - 1,
+        "particles": particles.draws.shape[0] * particles.draws.shape[1],
+        "least_effective": float(np.min(particles.effective.sum(axis=1))),
+        "families": float(np.sum(particles.families)),
+    }
 
 
 def rows_of(run: Run, source: str, *, to_fit: bool) -> np.ndarray:

@@ -17,8 +17,8 @@ import numpy as np
 
 from unnorm.errors import InputError, require
 from unnorm.estimate import Estimate
+from unnorm.files import write_atomically
 from unnorm.progress import progress as progress_bar
-from unnorm.training.checkpoint import write_atomically
 
 Scale = Literal["quick", "paper"]
 

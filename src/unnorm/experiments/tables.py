@@ -162,7 +162,7 @@ def run(job: Job) -> Result:
             importlib.util.find_spec(package) is not None,
             f'this comparison needs {package}: pip install "unnorm[{extra}]"',
         )
-    seeds, steps = (3, 1500) if job.quick else (5, 5000)
+    seeds, steps = (1, 1500) if job.quick else (5, 5000)
     names = {f"{table}-{s}": partial(_table, table, job.seed + s, steps) for table in TABLES for s in range(seeds)}
     pieces = job.pieces(names, "tables")
     by_table = {table: [pieces[f"{table}-{s}"] for s in range(seeds)] for table in TABLES}

@@ -9,13 +9,14 @@ from abc import abstractmethod
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from unnorm.energies.base import AbstractNormalised, Point, Scalar
 from unnorm.energies.em import fit_mixture, moment_gaussian
 from unnorm.energies.gaussian import Gaussian
 from unnorm.errors import require
-from unnorm.noises.kde import KDE
+from unnorm.noises.kde import KDE, REMEMBERED
+from unnorm.noises.rows import Rows
 
 
 class AbstractReference(eqx.Module):
@@ -32,6 +33,10 @@ class AbstractReference(eqx.Module):
     @abstractmethod
     def of_data(self, x: Point) -> Scalar:
         """log q(x) at a row of data."""
+
+    def of_rows(self, xs: Shaped[Array, "n ..."]) -> Float[Array, " n"]:
+        """log q at many rows of data."""
+        return jax.vmap(self.of_data)(xs)
 
 
 class Known(AbstractReference):
@@ -58,6 +63,8 @@ class LeftOutKernels(AbstractReference):
     """A kernel density estimate that does not count a training row's own kernel at that row."""
 
     kde: KDE
+    #: The density at the rows it was made of, if it was computed beforehand.
+    known: Rows | None = None
 
     def sample(self, *, key: PRNGKeyArray) -> Point:
         return self.kde.density.sample(key=key)
@@ -67,6 +74,9 @@ class LeftOutKernels(AbstractReference):
 
     def of_data(self, x: Point) -> Scalar:
         return self.kde.leave_one_out(x)
+
+    def of_rows(self, xs: Shaped[Array, "n ..."]) -> Float[Array, " n"]:
+        return super().of_rows(xs) if self.known is None else self.known.values_at(xs, self.of_data)
 
 
 class AbstractReferenceFromData(eqx.Module):
@@ -147,7 +157,8 @@ class KernelDensity(AbstractReferenceFromData):
         require(self.bandwidth > 0, f"a density needs a positive bandwidth, not {self.bandwidth}")
 
     def fit(self, data: Float[Array, "n d"], *, key: PRNGKeyArray) -> LeftOutKernels:
-        return LeftOutKernels(KDE(data, self.bandwidth, block=self.block))
+        kde = KDE(data, self.bandwidth, block=self.block)
+        return LeftOutKernels(kde, Rows(data, kde.leave_one_out) if len(data) <= REMEMBERED else None)
 
 
 class FittedMixture(AbstractReferenceFromData):

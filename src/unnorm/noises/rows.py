@@ -20,6 +20,12 @@ def _mark(row: Float[Array, " d"]) -> UInt32[Array, ""]:
     return jnp.sum(mixed ^ (mixed >> 13), dtype=jnp.uint32)
 
 
+@eqx.filter_jit
+def _values(function: Callable, rows: Float[Array, "n d"], block: int) -> Float[Array, " n"]:
+    """One program for all tables of a shape; `function` may be the method of a module, whose arrays are inputs."""
+    return jax.lax.map(function, rows, batch_size=block)
+
+
 class Rows(eqx.Module):
     """A function's values at the n rows of a table, so that it need not be computed there again.
 
@@ -43,7 +49,7 @@ class Rows(eqx.Module):
         order = jnp.argsort(marks)
         self.rows = rows[order]
         self.marks = marks[order]
-        self.values = jax.lax.map(function, self.rows, batch_size=block)
+        self.values = _values(function, self.rows, block)
 
     def find(self, xs: Float[Array, "m d"]) -> tuple[Float[Array, " m"], Bool[Array, " m"]]:
         """The values at these points, and which of them are rows (the values at the others mean nothing)."""

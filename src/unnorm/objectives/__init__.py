@@ -12,6 +12,8 @@ from unnorm.objectives.discrepancy import GaussianPerturbation as GaussianPertur
 from unnorm.objectives.discrepancy import Perturbation as Perturbation
 from unnorm.objectives.exact_likelihood import MLE as MLE
 from unnorm.objectives.finite_difference import FDSSM as FDSSM
+from unnorm.objectives.flow_curvature import FlowApproximateBP as FlowApproximateBP
+from unnorm.objectives.flow_curvature import FlowCurvaturePropagation as FlowCurvaturePropagation
 from unnorm.objectives.generalised import DiffusionSM as DiffusionSM
 from unnorm.objectives.geyer import Geyer as Geyer
 from unnorm.objectives.implicit import ELBO as ELBO

@@ -162,7 +162,15 @@ class ImplicitVAE(AbstractImplicit):
 
 
 class KernelVAE(AbstractImplicit):
-    """As `ImplicitVAE`, the score of q(z | x) by a kernel (`stein`, `spectral`) on `draws` codes of each x."""
+    """As `ImplicitVAE`, the score of q(z | x) by a kernel (`stein`, `spectral`) on `draws` codes of each x.
+
+    A kernel score of few codes is too small, and the codes come out too narrow: for a linear Gaussian decoder with 20
+    codes in two dimensions their variances are about 0.6 (`stein`) and 0.9 (`spectral`) of the posterior's, and the gap
+    halves with four times the codes (thesis, section 3.6.2, with 100 of them).
+
+    >>> KernelVAE(spectral, draws=20).draws
+    20
+    """
 
     estimator: Callable[[Codes], Codes] = eqx.field(static=True, default=stein)
     draws: int = eqx.field(static=True, default=100)
@@ -213,7 +221,13 @@ class WAE(AbstractImplicit):
 
 
 class KernelWAE(AbstractImplicit):
-    """As `WAE`, the score of the aggregate by a kernel estimator on the codes of the batch."""
+    """As `WAE`, the score of the aggregate by a kernel estimator on the codes of the batch.
+
+    The bias is that of `KernelVAE`, with the batch for the codes.
+
+    >>> KernelWAE(stein, weight=3.0).weight
+    3.0
+    """
 
     estimator: Callable[[Codes], Codes] = eqx.field(static=True, default=stein)
     weight: float = eqx.field(static=True, default=10.0)

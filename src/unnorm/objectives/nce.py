@@ -58,7 +58,7 @@ class NCE(AbstractObjective):
         n = len(batch)
         m = max(1, round(self.ratio * n))
         noise = jax.vmap(lambda k: state.sample(key=k))(jax.random.split(key, m)).astype(batch.dtype)
-        log_q = jnp.concatenate([jax.vmap(state.of_data)(batch), jax.vmap(state.of_noise)(noise)])
+        log_q = jnp.concatenate([state.of_rows(batch), jax.vmap(state.of_noise)(noise)])
         # One pass of the network over data and noise together: one large matrix product instead of two.
         energies = jax.vmap(model)(jax.lax.stop_gradient(jnp.concatenate([batch, noise])))
         log_odds = -energies - jax.lax.stop_gradient(log_q) + jnp.log(n / m)

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from unnorm.energies import AbstractEnergy, GaussianMixture
 from unnorm.errors import require
 from unnorm.estimate import Estimate
+from unnorm.files import write_atomically
 from unnorm.report import curves
 from unnorm.report.density import SHOWN, Surface, fit_frame, shape_of, show_surface, surface_of
 from unnorm.report.figures import DATA, MODEL, TRUTH, WIDE, Picture, label_of, new_figure, some_of, styled, unique
@@ -19,7 +20,6 @@ from unnorm.report.html import Row, Table, all_warnings, duration, render, show
 from unnorm.report.verdict import PAIRED, gains
 from unnorm.runs import Assessment, Prepared
 from unnorm.training import Fit
-from unnorm.training.checkpoint import write_atomically
 
 
 class Comparison(Protocol):

@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from unnorm.training.checkpoint import write_atomically
+from unnorm.files import write_atomically
 
 # One colour per role, the same in every figure; told apart also without red and green.
 DATA = "#2f6db3"

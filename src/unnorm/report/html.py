@@ -21,6 +21,7 @@ from unnorm import __version__
 from unnorm.catalogue import MODELS, OBJECTIVES, find, read_options
 from unnorm.energies import AbstractEnergy
 from unnorm.estimate import Estimate, Outcome
+from unnorm.files import write_atomically
 from unnorm.report import curves
 from unnorm.report.figures import Picture
 from unnorm.report.pairs import density_picture
@@ -29,7 +30,6 @@ from unnorm.runs import Assessment, Prepared, RunSettings
 from unnorm.runs.assess import References
 from unnorm.runs.folder import Named
 from unnorm.samplers.diagnostics import RHAT_LIMIT
-from unnorm.training.checkpoint import write_atomically
 
 #: Importance weights carried by fewer draws than this understate their own errors.
 ENOUGH_EFFECTIVE = 100

@@ -25,10 +25,11 @@ from unnorm.data import Standardiser
 from unnorm.energies import AbstractEnergy
 from unnorm.errors import InputError, require
 from unnorm.estimate import Outcome, OutcomeCode
+from unnorm.files import write_atomically
 from unnorm.noises import Scales
 from unnorm.runs.prepare import Prepared, problem_named
 from unnorm.training import Fit, fit
-from unnorm.training.checkpoint import load_arrays, restore, save_arrays, write_atomically
+from unnorm.training.checkpoint import load_arrays, restore, save_arrays
 
 VERSION = 1
 

@@ -21,6 +21,10 @@ from unnorm.samplers.hamiltonian import MALA as MALA
 from unnorm.samplers.hamiltonian import NUTS as NUTS
 from unnorm.samplers.langevin import Langevin as Langevin
 from unnorm.samplers.ozaki import Ozaki as Ozaki
-from unnorm.samplers.run import Trace as Trace
 from unnorm.samplers.run import sample as sample
+from unnorm.samplers.sgld import SGLD as SGLD
+from unnorm.samplers.sgld import SumOverRows as SumOverRows
+from unnorm.samplers.smc import Particles as Particles
+from unnorm.samplers.smc import TemperedSMC as TemperedSMC
 from unnorm.samplers.tempering import ParallelTempering as ParallelTempering
+from unnorm.samplers.trace import Trace as Trace

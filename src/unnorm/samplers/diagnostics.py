@@ -23,6 +23,8 @@ from unnorm.errors import require
 RHAT_LIMIT = 1.01
 # 100 for each of the customary four chains: below this, R-hat and the error bars themselves are noise.
 ESS_LIMIT = 400.0
+# Means of chains that lie further apart than this many widths of a chain: no walk within one mode looks so.
+SEPARATION_LIMIT = 2.0
 
 # Coordinates are taken in blocks of at most this many draws, which keeps the transforms near 100 MB.
 _BLOCK = 2**20
@@ -116,11 +118,32 @@ def _ess_tail(x: Chains) -> Float[np.ndarray, " coordinates"]:
     return np.fmin(_ess((x <= low).astype(x.dtype)), _ess((x >= high).astype(x.dtype)))
 
 
+def _separation(x: Chains) -> Float[np.ndarray, " coordinates"]:
+    """Spread of the chains' means over the width of one chain, where chains stay apart; 0 where they do not.
+
+    The halves of a chain tell how far its mean wanders by itself: chains that still travel are not apart.
+    """
+    chains = x.shape[1] // 2
+    if chains < 2:
+        return np.zeros(len(x))
+    halves = x.mean(axis=2).reshape(len(x), 2, chains)
+    between = halves.mean(axis=1).var(axis=1, ddof=1)
+    wander = 0.25 * ((halves[:, 0] - halves[:, 1]) ** 2).mean(axis=1)
+    width = x.var(axis=2, ddof=1).mean(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(between > 4 * wander, np.sqrt(between / width), 0.0)
+
+
 def _undefined(draws: np.ndarray) -> tuple[Bool[np.ndarray, "..."], Bool[np.ndarray, "..."]]:
     """Which coordinates have a draw that is not finite, and which never move."""
-    broken = np.asarray(~np.isfinite(draws).all(axis=(0, 1)))
-    constant = np.asarray(~broken & (draws == draws[:1, :1]).all(axis=(0, 1)))
-    return broken, constant
+    broken, moves = np.zeros((2, *draws.shape[2:]), dtype=bool)
+    # A few steps at a time: draws may lie in a file larger than memory.
+    width = max(1, _BLOCK * draws.shape[1] // max(draws.size, 1))
+    for start in range(0, draws.shape[1], width):
+        part = draws[:, start : start + width]
+        broken = broken | ~np.isfinite(part).all(axis=(0, 1))
+        moves = moves | (part != draws[:1, :1]).any(axis=(0, 1))
+    return np.asarray(broken), np.asarray(~broken & ~moves)
 
 
 def _per_coordinate(draws: Any, function: Callable[[Chains], list], rows: int = 1) -> list[PerCoordinate]:
@@ -221,11 +244,13 @@ class Diagnostics:
 
     `broken` marks coordinates with a draw that is not finite, `constant` those that never move; both have nan
     in the other arrays. The worst values pass over constant coordinates, but are nan when any is broken.
+    `separation` is the spread of the chains' means over the width of one chain, 0 where they do not stay apart.
     """
 
     rhat: PerCoordinate
     ess_bulk: PerCoordinate
     ess_tail: PerCoordinate
+    separation: PerCoordinate
     broken: Bool[np.ndarray, "..."]
     constant: Bool[np.ndarray, "..."]
     chains: int
@@ -274,6 +299,14 @@ class Diagnostics:
                 f"Chains have not mixed: R-hat is {self.rhat.flat[worst]:.3f}{self._where(high, worst)} "
                 f"(above {RHAT_LIMIT}); run longer or choose another sampler."
             )
+        apart = self.separation > SEPARATION_LIMIT
+        if apart.any():
+            worst = int(np.nanargmax(self.separation))
+            found.append(
+                f"Chains stay in different modes: their means lie {self.separation.flat[worst]:.1f} times as far apart "
+                f"as one chain is wide{self._where(apart, worst)}, so each mode has the share of the chains that began "
+                "near it and not its weight; use samplers.ParallelTempering or samplers.TemperedSMC."
+            )
         for name, sizes in (("bulk", self.ess_bulk), ("tail", self.ess_tail)):
             low = sizes < ESS_LIMIT
             if low.any():
@@ -294,10 +327,10 @@ def summarise(draws: Any) -> Diagnostics:
     """
     draws = np.asarray(draws)
 
-    def all_three(x: Chains) -> list[np.ndarray]:
+    def all_of_them(x: Chains) -> list[np.ndarray]:
         z = _rank_normal(x)
-        return [_rank_rhat(x, z), _ess(z), _ess_tail(x)]
+        return [_rank_rhat(x, z), _ess(z), _ess_tail(x), _separation(x)]
 
-    rhat, bulk, tail = _per_coordinate(draws, all_three, rows=3)
+    rhat, bulk, tail, separation = _per_coordinate(draws, all_of_them, rows=4)
     broken, constant = _undefined(draws)
-    return Diagnostics(rhat, bulk, tail, broken, constant, draws.shape[0], draws.shape[1])
+    return Diagnostics(rhat, bulk, tail, separation, broken, constant, draws.shape[0], draws.shape[1])

@@ -23,13 +23,23 @@ class Langevin(AbstractGradientSampler):
     """x <- x - h grad E(x) + sqrt(2 h) z, with no correction for the step h.
 
     Its stationary law differs from the target: on N(0, s^2) the variance is s^2 / (1 - h / (2 s^2)), and the walk
-    explodes at h >= 2 s^2.
+    explodes at h >= 2 s^2. Half of the literature writes x <- x - (e / 2) grad E(x) + sqrt(e) z for the same walk at
+    h = e / 2 (thesis Eq. 4.19): `Langevin.halved(e)` is that one.
 
-    >>> float(Langevin(0.5).step_size)
-    0.5
+    >>> float(Langevin(0.5).step_size), float(Langevin.halved(0.5).step_size)
+    (0.5, 0.25)
     """
 
     step_size: Float[Array, ""] = eqx.field(converter=lambda h: positive(h, "the step size of Langevin"))
+
+    @staticmethod
+    def halved(step_size: float | Array) -> "Langevin":
+        """x <- x - (e / 2) grad E(x) + sqrt(e) z: half the step in the drift, the whole of it as the noise's variance.
+
+        >>> float(Langevin.halved(0.02).step_size) == float(Langevin(0.01).step_size)
+        True
+        """
+        return Langevin(0.5 * positive(step_size, "the step size of Langevin"))
 
     def init(self, target: AbstractEnergy, x: Point) -> Point:
         return x

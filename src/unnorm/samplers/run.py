@@ -1,7 +1,7 @@
 """One loop that runs any sampler: many chains, one compiled program, draws with their diagnostics."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -15,46 +15,14 @@ from unnorm.energies.base import AbstractEnergy
 from unnorm.errors import InputError, require
 from unnorm.progress import progress as progress_bar
 from unnorm.samplers.base import AbstractAdaptiveSampler, AbstractSampler
-from unnorm.samplers.diagnostics import Diagnostics, summarise
+from unnorm.samplers.identity import fingerprint
+from unnorm.samplers.stream import Stream
+from unnorm.samplers.trace import Trace
 from unnorm.scores import AbstractScore
 from unnorm.spaces import Binary, Real
 
-
-@dataclass(frozen=True)
-class Trace:
-    """The draws of a run, chains x steps x point, and how far to trust them."""
-
-    draws: np.ndarray
-    acceptance: np.ndarray
-    divergences: int
-    sampler: AbstractSampler
-    clipped: int = 0
-
-    @property
-    def flat(self) -> np.ndarray:
-        """All draws of all chains along one axis."""
-        return self.draws.reshape(-1, *self.draws.shape[2:])
-
-    @cached_property
-    def diagnostics(self) -> Diagnostics:
-        """R-hat and effective sample sizes per coordinate."""
-        return summarise(self.draws)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What is wrong with this run, in sentences; empty if nothing was seen."""
-        found = list(self.diagnostics.warnings())
-        if self.divergences:
-            found.append(
-                f"{self.divergences} transitions diverged: the step is too large for part of the target; "
-                "use a smaller step or a longer warm-up."
-            )
-        if self.clipped:
-            found.append(
-                f"{self.clipped} variances or curvatures were clipped: there the target is not of the form that "
-                f"{type(self.sampler).__name__} takes it for."
-            )
-        return tuple(found)
+#: Bytes of draws that are held before they go to disk.
+STREAM_BYTES = 2**24
 
 
 def _start(target: AbstractEnergy | AbstractScore, chains: int, key: PRNGKeyArray) -> Array:
@@ -77,10 +45,10 @@ def _check_start(target: AbstractEnergy | AbstractScore, start: Array) -> None:
     if isinstance(target.space, Real | Binary):
         expected, given = target.space.shape, start.shape[1:]
         require(given == expected, f"a starting point on {target.space} has shape {expected}, not {given}")
-    shape = jax.eval_shape(target, start[0]).shape
+    energies = np.asarray(_energies_of(target, start))
+    shape = energies.shape[1:]
     require(shape == (), f"an energy returns one number per point, but this one returned shape {shape}")
-    energies = _energies_of(target, start)
-    bad = int(jnp.sum(~jnp.isfinite(energies)))
+    bad = int(np.sum(~np.isfinite(energies)))
     require(
         bad == 0,
         f"the energy is not finite at {bad} of {len(start)} starting points; pass start= with points inside the target",
@@ -88,19 +56,21 @@ def _check_start(target: AbstractEnergy | AbstractScore, start: Array) -> None:
 
 
 @eqx.filter_jit
-def _warm_up(sampler: AbstractAdaptiveSampler, target: AbstractEnergy, xs: Array, steps: int, key: PRNGKeyArray):
-    keys = jax.random.split(key, len(xs))
-    return eqx.filter_vmap(lambda x, k: sampler.warm_up(target, x, steps=steps, key=k))(split_over_devices(xs), keys)
+def _begin(sampler: AbstractSampler, target: Any, xs: Array, warmup: int, key: PRNGKeyArray) -> tuple[Any, Any]:
+    """The sampler, tuned for every chain if it can be, and the states of chains that stand where tuning left them."""
+    xs = split_over_devices(xs)
+    if not isinstance(sampler, AbstractAdaptiveSampler):
+        return sampler, jax.vmap(lambda x: sampler.init(target, x))(xs)
+
+    def one(x, key):
+        tuned, x = sampler.warm_up(target, x, steps=warmup, key=key)
+        return tuned, tuned.init(target, x)
+
+    return eqx.filter_vmap(one)(xs, jax.random.split(key, len(xs)))
 
 
 @eqx.filter_jit
-def _init(samplers: AbstractSampler, per_chain: bool, target: AbstractEnergy, xs: Array):
-    axis = eqx.if_array(0) if per_chain else None
-    return eqx.filter_vmap(lambda s, x: s.init(target, x), in_axes=(axis, 0))(samplers, split_over_devices(xs))
-
-
-@eqx.filter_jit
-def _advance(samplers, per_chain: bool, target, states, counts: tuple[Array, Array, Array], key, size: int):
+def _advance(samplers, per_chain: bool, target, states, counts: Any, key, size: int):
     """`count` <= `size` draws, each after `thin` steps, numbered from `first`; one program for every count."""
     first, count, thin = counts
     axis = eqx.if_array(0) if per_chain else None
@@ -109,26 +79,82 @@ def _advance(samplers, per_chain: bool, target, states, counts: tuple[Array, Arr
     position = eqx.filter_vmap(lambda s, x: s.position(x), in_axes=(axis, 0))
 
     def move(number, carry):
-        states, accepted, divergences, clipped = carry
+        states, accepted, divergences, clipped, draws = carry
         states, info = step(samplers, states, jax.random.split(jax.random.fold_in(key, number), chains))
-        return states, accepted + info.acceptance, divergences + info.divergent, clipped + info.clipped
-
-    def draw(i, carry):
-        inner, draws = carry
-        start = (first + i) * thin
-        inner = jax.lax.fori_loop(start, start + thin, move, inner)
-        return inner, draws.at[i].set(position(samplers, inner[0]))
+        # Every step is written down, over the one before unless it is `thin` steps old: one loop is faster than two.
+        draws = jax.lax.dynamic_update_index_in_dim(draws, position(samplers, states), number // thin - first, 0)
+        return states, accepted + info.acceptance, divergences + info.divergent, clipped + info.clipped, draws
 
     shape = jax.eval_shape(position, samplers, states)
     draws = split_over_devices(jnp.zeros((size, *shape.shape), shape.dtype), axis=1)
-    inner = split_over_devices((states, jnp.zeros(chains), jnp.zeros(chains, int), jnp.zeros(chains)))
-    (states, accepted, divergences, clipped), draws = jax.lax.fori_loop(0, count, draw, (inner, draws))
+    carry = split_over_devices((states, jnp.zeros(chains), jnp.zeros(chains, int), jnp.zeros(chains)))
+    states, accepted, divergences, clipped, draws = jax.lax.fori_loop(
+        first * thin, (first + count) * thin, move, (*carry, draws)
+    )
     return states, draws, accepted, jnp.sum(divergences), jnp.sum(clipped)
 
 
-def _counts(first: int, count: int, thin: int) -> tuple[Array, Array, Array]:
-    """Whole numbers as arrays, so that the compiler does not bake them in."""
-    return jnp.asarray(first), jnp.asarray(count), jnp.asarray(thin)
+def _counts(first: int, count: int, thin: int) -> np.ndarray:
+    """Whole numbers as an array, so that the compiler does not bake them in."""
+    return np.array([first, count, thin], np.int32)
+
+
+def _prepare(
+    sampler: AbstractSampler, target: Any, xs: Array, warmup: int, size: int, key: PRNGKeyArray, progress: bool
+) -> tuple[AbstractSampler, Any]:
+    """The sampler, tuned for every chain if it can be, and the states in which warm-up leaves the chains."""
+    with progress_bar("warm-up", 1, show=progress) as advance:
+        tuned, states = _begin(sampler, target, xs, warmup, key)
+        if warmup and not isinstance(sampler, AbstractAdaptiveSampler):
+            states, _, _, _, _ = _advance(tuned, False, target, states, _counts(0, 1, warmup), key, size)
+        if progress:
+            jax.block_until_ready(states)
+        advance(1)
+    return tuned, states
+
+
+@dataclass
+class _Tally:
+    """What is counted along the way, whichever way the draws go."""
+
+    accepted: np.ndarray
+    divergences: int = 0
+    clipped: int = 0
+
+    def add(self, accepted: Array, divergences: Array, clipped: Array) -> None:
+        self.accepted = self.accepted + np.asarray(accepted)
+        self.divergences += int(divergences)
+        self.clipped += int(clipped)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "accepted": self.accepted.tolist(),
+            "divergences": self.divergences,
+            "clipped": self.clipped,
+        }
+
+    @staticmethod
+    def from_dict(data: dict[str, Any]) -> "_Tally":
+        return _Tally(np.asarray(data["accepted"], np.float64), data["divergences"], data["clipped"])
+
+
+def _resume(
+    stream: Stream, sampler: AbstractSampler, target: Any, xs: Array, warmup: int, size: int, key, progress: bool
+) -> tuple[AbstractSampler, Any, _Tally]:
+    """Chains as the folder has them, which are warmed up and saved first if it has none.
+
+    Chains that have just been saved are read back too: a resumed run then begins with the very same arrays.
+    """
+    if not stream.prepared:
+        prepared = _prepare(sampler, target, xs, warmup, size, key, progress)
+        stream.save(prepared, _Tally(np.zeros(len(xs))).to_dict())
+    (tuned, states), counts = stream.restore(eqx.filter_eval_shape(_begin, sampler, target, xs, warmup, key))
+    return tuned, states, _Tally.from_dict(counts)
+
+
+def _stream_size(steps: int, xs: Array) -> int:
+    """Draws in a chunk that goes to disk: of a size that does not grow with the run."""
+    return max(1, min(-(-steps // 25), STREAM_BYTES // max(1, xs.nbytes)))
 
 
 def sample(
@@ -140,6 +166,7 @@ def sample(
     warmup: int | None = None,
     thin: int = 1,
     start: Shaped[ArrayLike, "chains ..."] | None = None,
+    to: Path | str | None = None,
     key: PRNGKeyArray,
     progress: bool = True,
 ) -> Trace:
@@ -147,6 +174,10 @@ def sample(
 
     Adaptive samplers (MALA, HMC, NUTS) spend `warmup` steps (default 500) on tuning; the others (default 0) just
     discard them. The same target and shapes compile nothing on a second call.
+
+    With `to`, draws go to that folder chunk by chunk and the trace reads them from there, so that memory does not grow
+    with `steps`. A run that was stopped goes on when called again with the same arguments, and ends with the very draws
+    of one that was not; other arguments are refused.
 
     >>> import jax, unnorm as un
     >>> target = un.energies.standard_gaussian(2)
@@ -159,35 +190,52 @@ def sample(
     # The check has settled it: from here on the target is one that this sampler walks.
     walked: Any = target
     require_divisible(chains, "chains")
-    start_key, warm_key, key = jax.random.split(key, 3)
+    start_key, warm_key, draw_key = jax.random.split(key, 3)
     xs = _start(target, chains, start_key) if start is None else jnp.asarray(start)
     if isinstance(target, AbstractScore) or target.space.continuous:
         xs = xs.astype(float)  # whole numbers have no gradient
     require(len(xs) == chains, f"{chains} chains need {chains} starting points, not {len(xs)}")
     _check_start(target, xs)
     per_chain = isinstance(sampler, AbstractAdaptiveSampler)
-    if isinstance(sampler, AbstractAdaptiveSampler):
-        warmup = 500 if warmup is None else warmup
-        require(warmup >= 20, f"{type(sampler).__name__} needs at least 20 warm-up steps to tune itself, not {warmup}")
-        with progress_bar("warm-up", 1, show=progress) as advance:
-            sampler, xs = jax.block_until_ready(_warm_up(sampler, walked, xs, warmup, warm_key))
-            advance(1)
-    states = _init(sampler, per_chain, walked, xs)
-    # Every call of the compiled loop costs about a millisecond: few of them where nobody watches.
-    size = -(-steps // (25 if progress else 5))
-    if not per_chain and warmup:
-        states, _, _, _, _ = _advance(sampler, per_chain, walked, states, _counts(0, 1, warmup), warm_key, size)
-    draws, accepted, divergences, clipped = [], np.zeros(chains), 0, 0
+    warmup = (500 if per_chain else 0) if warmup is None else warmup
+    require(
+        warmup >= 20 or not per_chain,
+        f"{type(sampler).__name__} needs at least 20 warm-up steps to tune itself, not {warmup}",
+    )
+    # Every call of the compiled loop costs about a millisecond: one is enough where nobody watches. Sizes in steps of a
+    # 25th let runs of nearly the same length share a program.
+    size = -(-steps // 25) * (1 if progress else 25) if to is None else _stream_size(steps, xs)
+    stream = None
+    if to is None:
+        tuned, states = _prepare(sampler, walked, xs, warmup, size, warm_key, progress)
+        tally = _Tally(np.zeros(chains))
+    else:
+        asked = {
+            "target": fingerprint(target),
+            "sampler": fingerprint(sampler),
+            "number of chains": chains,
+            "number of steps": steps,
+            "warm-up": warmup,
+            "thinning": thin,
+            "start": fingerprint(xs),
+            "key": fingerprint(key),
+        }
+        stream = Stream(to, asked, steps)
+        tuned, states, tally = _resume(stream, sampler, walked, xs, warmup, size, warm_key, progress)
+    parts = []
+    done = 0 if stream is None else stream.done
     with progress_bar("sampling", steps, show=progress) as advance:
-        for first in range(0, steps, size):
+        advance(done)
+        for first in range(done, steps, size):
             count = min(size, steps - first)
-            states, part, accept, diverged, raised = _advance(
-                sampler, per_chain, walked, states, _counts(first, count, thin), key, size
+            states, part, *counted = _advance(
+                tuned, per_chain, walked, states, _counts(first, count, thin), draw_key, size
             )
-            draws.append(np.asarray(part)[:count])
-            accepted += np.asarray(accept)
-            divergences += int(diverged)
-            clipped += int(raised)
+            tally.add(*counted)
+            if stream is None:
+                parts.append(np.asarray(part)[:count])
+            else:
+                stream.save((tuned, states), tally.to_dict(), np.asarray(part)[:count])
             advance(count)
-    stacked = np.moveaxis(np.concatenate(draws), 0, 1)
-    return Trace(stacked, accepted / (steps * thin), divergences, sampler, clipped)
+    draws = np.moveaxis(np.concatenate(parts), 0, 1) if stream is None else stream.draws()
+    return Trace(draws, tally.accepted / (steps * thin), tally.divergences, tuned, tally.clipped)

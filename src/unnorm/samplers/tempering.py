@@ -64,7 +64,8 @@ class ParallelTempering(AbstractAdaptiveSampler):
         positions, divergent = eqx.filter_vmap(move)(betas, self.moves, state.positions, jax.random.split(walk, count))
         energies = jax.vmap(target)(positions)
         log_odds = (betas[:-1] - betas[1:]) * (energies[:-1] - energies[1:])
-        ours = (jnp.arange(count - 1) + state.step) % 2 == 0
+        # A single pair has nobody to take turns with.
+        ours = (jnp.arange(count - 1) + state.step) % min(2, count - 1) == 0
         accept = ours & (jnp.log(jax.random.uniform(trade, (count - 1,))) < log_odds)
         # Pairs that take turns together do not overlap: k goes to k + 1 where its pair trades, and comes from there.
         up, down = jnp.append(accept, False), jnp.insert(accept, 0, False)

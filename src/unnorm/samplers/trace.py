@@ -1,0 +1,78 @@
+"""What a run of a sampler leaves behind: its draws, and how far to trust them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from unnorm.errors import InputError
+from unnorm.samplers.base import AbstractSampler
+from unnorm.samplers.diagnostics import Diagnostics, summarise
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The draws of a run, chains x steps x point, and how far to trust them.
+
+    `acceptance` has one mean per chain; `divergences` and `clipped` count over all chains and transitions. The draws of
+    a run that went to disk are read from there as they are needed.
+
+    >>> draws = np.random.default_rng(0).normal(size=(4, 1000, 2))
+    >>> Trace(draws, np.ones(4), divergences=3, sampler=None).warnings[0][:25]
+    '3 transitions diverged: t'
+    """
+
+    draws: np.ndarray
+    acceptance: np.ndarray
+    divergences: int
+    sampler: AbstractSampler
+    clipped: int = 0
+
+    @property
+    def flat(self) -> np.ndarray:
+        """All draws of all chains along one axis."""
+        return self.draws.reshape(-1, *self.draws.shape[2:])
+
+    @cached_property
+    def diagnostics(self) -> Diagnostics:
+        """R-hat, bulk and tail effective sample sizes per coordinate."""
+        return summarise(self.draws)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with this run, in sentences; empty if nothing was seen."""
+        found = list(self.diagnostics.warnings())
+        if self.divergences:
+            found.append(
+                f"{self.divergences} transitions diverged: the step is too large for part of the target; "
+                "use a smaller step or a longer warm-up."
+            )
+        if self.clipped:
+            found.append(
+                f"{self.clipped} variances or curvatures were clipped: there the target is not of the form that "
+                f"{type(self.sampler).__name__} takes it for."
+            )
+        return tuple(found)
+
+    def to_arviz(self, name: str = "x") -> Any:
+        """The draws as ArviZ keeps them (an InferenceData before its release 1, a DataTree since), as variable `name`.
+
+        The sampler, acceptances, divergences and clipped variances go along as attributes of the posterior. Needs
+        ArviZ: `pip install "unnorm[arviz]"`.
+        """
+        try:
+            import arviz
+        except ImportError:
+            raise InputError('to_arviz needs ArviZ: pip install "unnorm[arviz]"') from None
+        groups: dict[str, Any] = {"posterior": {name: self.draws}}
+        convert: Any = arviz.from_dict
+        # Release 1 takes the groups as one mapping, earlier ones take them as arguments.
+        data = convert(**groups) if arviz.__version__.startswith("0.") else convert(groups)
+        data["posterior"].attrs.update(
+            sampler=type(self.sampler).__name__,
+            acceptance=np.asarray(self.acceptance),
+            divergences=self.divergences,
+            clipped=self.clipped,
+        )
+        return data
