@@ -1,9 +1,16 @@
 """What every test shares."""
 
 import gc
+import os
 
 import jax
 import pytest
+
+# As many workers as cores run at once: each keeps to one core, where it does not wait for the threads of the others.
+# JAX has not started yet, and starts as many threads as it then has cores.
+if hasattr(os, "sched_setaffinity") and (worker := os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")):
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[int(worker) % len(cores)]})
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -9,6 +9,8 @@ from harness import breaks, holds
 import unnorm as un
 from unnorm.samplers import SGLD, Langevin, SumOverRows
 
+pytestmark = pytest.mark.optimised
+
 # Rows of N(theta, NOISE^2), theta of N(0, WIDTH^2): the posterior is N(MEAN, 1 / A).
 ROWS = np.random.default_rng(0).normal(0.8, 1.5, size=(200, 2)).astype(np.float32)
 NOISE, WIDTH, BATCH = 1.5, 2.0, 20

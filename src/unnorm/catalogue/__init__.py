@@ -45,6 +45,12 @@ GENERATORS = (
     ("GibbsTransition", "Gibbs between noise levels"),
     ("Then", "one transition after another"),
 )
+PYTHON_SAMPLERS = (
+    ("Gibbs", "Gibbs for zeros and ones"),
+    ("DenoisingGibbs", "noise and denoise: full, diagonal, isotropic or learnt covariance, from an energy or a score"),
+    ("Ozaki", "Langevin with the curvature of the diagonal; exact on Gaussians at any step"),
+    ("SGLD", "stochastic-gradient Langevin for sums over rows"),
+)
 EXPERIMENTS = (
     ("demo", "two modes, unequal weights: which objective finds them?"),
     ("cnce-table1", "seed 000, Table 1: NCE and CNCE on the 20-D mixture of 40 components"),
@@ -53,6 +59,7 @@ EXPERIMENTS = (
     ("ed-density", "seed 002: energy discrepancy on 2-D densities, and its limits"),
     ("ssm-variance", "thesis Thm 3.3: variance of sliced score matching"),
     ("dkef-uci", "thesis Figs 3.1, B.1: deep kernel exponential families on three tables"),
+    ("references", "the density our default begins with, on problems whose own is known"),
     ("tables", "our default against what people use today, on three tables"),
     ("ssm-scaling", "thesis Fig. 3.2: time per step against dimension"),
     ("nice-mnist", "thesis Table 3.1: score matching losses on a flow"),
@@ -62,6 +69,8 @@ EXPERIMENTS = (
     ("gibbs-table1", "seed 001, Table 1: denoising Gibbs by the covariance of its posterior, and at many levels"),
     ("logz-race", "log Z of five known targets by six methods: error, stated error, cost"),
     ("langevin-modes", "thesis Fig. 5.3: Langevin gets the weights of far modes wrong, annealing right"),
+    ("ozaki", "thesis Figs 4.5, 4.6, Table 4.3: effective draws of Ozaki and Langevin, by step"),
+    ("gibbs-mnist", "seed 001, Figs 3-6: denoising Gibbs on digits, by the covariance of its posterior"),
 )
 
 
@@ -70,7 +79,7 @@ def listing() -> dict[str, list[tuple[str, str]]]:
     return {
         "objectives": [*((e.name, e.summary) for e in OBJECTIVES), *PYTHON_OBJECTIVES],
         "models": [*((e.name, e.summary) for e in MODELS), *PYTHON_MODELS],
-        "samplers": [(e.name, e.summary) for e in SAMPLERS],
+        "samplers": [*((e.name, e.summary) for e in SAMPLERS), *PYTHON_SAMPLERS],
         "generators": list(GENERATORS),
         "noises": list(NOISES),
         "data": [(name, (make.__doc__ or "").strip().splitlines()[0]) for name, make in PROBLEMS.items()],
