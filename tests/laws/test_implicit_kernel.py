@@ -26,6 +26,8 @@ from unnorm.objectives import KernelVAE, KernelWAE
 from unnorm.objectives.implicit import spectral, stein
 from unnorm.training import fit_repeats
 
+pytestmark = pytest.mark.optimised
+
 LOADING = np.array([[1.0, 0.5], [0.2, -0.8], [0.6, 0.3]])
 SIGMA = 0.8
 COVARIANCE = np.linalg.inv(np.eye(2) + LOADING.T @ LOADING / SIGMA**2)
@@ -107,7 +109,7 @@ def posterior(estimator, steps: int = 600) -> np.ndarray:
     return np.concatenate([weights[..., :3].reshape(-1, 6), entries(mixing @ mixing.transpose(0, 2, 1))], axis=1)
 
 
-@pytest.mark.parametrize("estimator", [stein, spectral])
+@pytest.mark.parametrize("estimator", [stein, pytest.param(spectral, marks=pytest.mark.thorough)])
 def test_a_kernel_encoder_learns_the_posterior_that_its_estimate_allows(estimator):
     target = fixed_point(estimator)
     truth = np.concatenate([GAIN.reshape(6), entries(target)])

@@ -15,6 +15,8 @@ import pytest
 from unnorm.errors import InputError
 from unnorm.evaluation.two_sample import _KernelSums, _variance, median_bandwidth, mmd
 
+pytestmark = pytest.mark.optimised
+
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
 REPEATS = 300
 

@@ -126,7 +126,7 @@ COVARIANCE = np.array([[1.2, 0.4], [0.4, 0.6]])
     [
         pytest.param(MomentGaussian(widen=1.5), id="moments"),
         pytest.param(UnitGaussian(), id="unit", marks=pytest.mark.thorough),
-        pytest.param(KernelDensity(1.0), id="kernels"),
+        pytest.param(KernelDensity(1.0), id="kernels", marks=pytest.mark.thorough),
         pytest.param(FittedMixture(2), id="mixture", marks=pytest.mark.thorough),
     ],
 )

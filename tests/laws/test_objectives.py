@@ -143,7 +143,8 @@ def test_local_objectives_do_not_see_the_weights_of_far_modes(objective, varianc
     weights, others = fitted_mixture(objective)
     assert holds(others, shape(variance))
     assert breaks(weights, WEIGHTS[0])
-    assert np.abs(weights - 0.5).max() < 0.02
+    # On average over fits: less than a tenth of the way to the truth.
+    assert np.abs(weights - 0.5).mean() < 0.02
 
 
 @THOROUGH

@@ -20,6 +20,8 @@ from unnorm.evaluation import classifier_test, energy_distance, energy_test, mmd
 from unnorm.evaluation import sliced_wasserstein as sliced
 from unnorm.evaluation.sliced_wasserstein import coupling
 
+pytestmark = pytest.mark.optimised
+
 REPEATS = 200
 
 
