@@ -81,7 +81,7 @@ def test_the_fisher_information_of_a_gaussian(truth_draws):
     assert np.any(np.abs(found.value - np.diag([1.0, 2.0])) > 4.5 * found.stderr + 1e-6)
 
 
-@pytest.mark.parametrize("width", [0.5, 1.5])
+@pytest.mark.parametrize("width", [0.5, pytest.param(1.5, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("draws", [1, 4])
 def test_cnce_estimates_scatter_as_theorem_1_says(width, draws, truth_draws):
     @jax.jit

@@ -164,7 +164,7 @@ def balanced(estimator, weight: float) -> np.ndarray:
     return np.array([w, 0, 0, w])
 
 
-@pytest.mark.parametrize("estimator", [stein, spectral])
+@pytest.mark.parametrize("estimator", [stein, pytest.param(spectral, marks=pytest.mark.thorough)])
 def test_the_aggregate_of_codes_is_where_cost_prior_and_entropy_balance(estimator):
     found = aggregate(estimator, 3.0)
     assert holds(found, balanced(estimator, 3.0))

@@ -48,7 +48,7 @@ def fitted(objective, **options) -> np.ndarray:
     "objective",
     [
         pytest.param(CNCE(Local(0.7)), id="local"),
-        pytest.param(CNCE(GlobalJumps(1.0)), id="global"),
+        pytest.param(CNCE(GlobalJumps(1.0)), id="global", marks=THOROUGH),
         pytest.param(CNCE(Jumps(0.7, 1.0)), id="jumps"),
         pytest.param(CNCE(BlendedJumps(0.7, 1.0)), id="blended", marks=THOROUGH),
         pytest.param(CNCE(Shrinking()), id="shrinking", marks=THOROUGH),

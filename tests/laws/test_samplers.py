@@ -49,7 +49,7 @@ def test_chains_from_exact_draws_keep_the_moments(problem, name):
         assert breaks(averages(variant), truth)
 
 
-@pytest.mark.parametrize(("problem", "name"), cases(("banana", "MALA"), ("correlated", "NUTS")))
+@pytest.mark.parametrize(("problem", "name"), cases(("banana", "MALA"), ("banana", "HMC"), ("correlated", "NUTS")))
 def test_chains_from_afar_reach_the_moments_through_warm_up(problem, name):
     target, moments, truth = TARGETS[problem]
     sampler = {"MALA": MALA(), "HMC": HMC(), "NUTS": NUTS()}[name]

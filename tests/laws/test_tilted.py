@@ -67,7 +67,14 @@ def test_tilt_nce_learns_the_log_ratio_and_its_constant():
     assert holds(wrong - np.array([np.log(2), 0, 0]), truth(), bias=0.01)
 
 
-@pytest.mark.parametrize("objective", [TiltNCE(), CNCE(Noise(0.3)), DSM(Noise(0.3))], ids=["tilt", "cnce", "dsm"])
+@pytest.mark.parametrize(
+    "objective",
+    [
+        pytest.param(TiltNCE(), id="tilt"),
+        pytest.param(CNCE(Noise(0.3)), id="cnce", marks=pytest.mark.thorough),
+        pytest.param(DSM(Noise(0.3)), id="dsm"),
+    ],
+)
 def test_the_reference_never_moves(objective):
     reference = gaussian_mixture([0.3, 0.7], [[-1.0, 0.2], [1.0, 0.1]], 0.37)
     data = reference.samples(500, key=jax.random.key(0))
