@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gradients import losses_and_gradients
 from harness import breaks, deviation, holds
-from jax.flatten_util import ravel_pytree
 
 from unnorm.energies import NICE, standard_gaussian
 from unnorm.errors import InputError
@@ -85,15 +85,6 @@ def test_the_approximate_diagonal_is_exact_for_two_coordinates_of_one_unit():
     # With more units it is not: the square of a sum of slopes is not the sum of their squares.
     wide = flow(width=6, depth=1, couplings=2, size=2)
     assert np.abs(approximate(wide, X[:2])[1] - exact(wide, X[:2])[1]).max() > 0.02
-
-
-@eqx.filter_jit
-def losses_and_gradients(objective, model, batch, keys):
-    def one(key):
-        return eqx.filter_value_and_grad(lambda m: objective(m, None, batch, key=key)[0])(model)
-
-    losses, gradients = jax.vmap(one)(keys)
-    return losses, jax.vmap(lambda g: ravel_pytree(g)[0])(gradients)
 
 
 def test_loss_and_gradient_average_to_those_of_exact_score_matching():

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gradients import gradients
 from harness import breaks, holds
 from jaxtyping import Array
 from scipy.spatial.distance import pdist
@@ -49,19 +50,6 @@ def truth() -> GaussianMixture:
 def batches() -> Array:
     """Independent batches of 60 points."""
     return truth().samples(BATCHES * 60, key=jax.random.key(4)).reshape(BATCHES, 60, 2)
-
-
-@eqx.filter_jit
-def _gradients(objective, model, state, batches, keys):
-    def one(batch, key):
-        gradient = eqx.filter_grad(lambda m: objective(m, state, batch, key=key)[0])(model)
-        return jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(gradient)])
-
-    return jax.vmap(one)(batches, keys)
-
-
-def gradients(objective, model, batches, state=None) -> np.ndarray:
-    return np.asarray(_gradients(objective, model, state, batches, jax.random.split(jax.random.key(5), len(batches))))
 
 
 class Tilted(AbstractReference):

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gradients import gradients
 from harness import breaks, deviation, holds
 from jaxtyping import Array, Float
 from spoilt import COVARIANCE, MEAN, STEP, THOROUGH, Shrinking, Spoilt, langevin_optimum, parameters
@@ -48,21 +49,6 @@ def truth() -> GaussianMixture:
 def batches() -> Array:
     """Independent batches of 64 points."""
     return truth().samples(BATCHES * 64, key=jax.random.key(4)).reshape(BATCHES, 64, 2)
-
-
-@eqx.filter_jit
-def _gradients(objective, model, state, batches, keys):
-    def one(batch, key):
-        gradient = eqx.filter_grad(lambda m: objective(m, state, batch, key=key)[0])(model)
-        return jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(gradient)])
-
-    return jax.vmap(one)(batches, keys)
-
-
-def gradients(objective, model, batches, state=None) -> np.ndarray:
-    """The gradient of the loss on each batch, flattened."""
-    keys = jax.random.split(jax.random.key(5), len(batches))
-    return np.asarray(_gradients(objective, model, state, batches, keys))
 
 
 def independent_kde(bandwidth: float) -> KDE:

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gradients import losses_and_gradients
 from harness import breaks, deviation, holds
-from jax.flatten_util import ravel_pytree
 
 from unnorm.energies import NeuralEnergy, ResNetEnergy
 from unnorm.errors import InputError
@@ -39,15 +39,6 @@ def exact_curvature(network, x):
 @pytest.fixture(scope="module")
 def batch():
     return jax.random.normal(jax.random.key(10), (16, D))
-
-
-@eqx.filter_jit
-def losses_and_gradients(objective, model, batch, keys):
-    def one(key):
-        return eqx.filter_value_and_grad(lambda m: objective(m, None, batch, key=key)[0])(model)
-
-    losses, gradients = jax.vmap(one)(keys)
-    return losses, jax.vmap(lambda g: ravel_pytree(g)[0])(gradients)
 
 
 KEYS = jax.random.split(jax.random.key(11), 1000)

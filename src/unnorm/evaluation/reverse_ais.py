@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unnorm.compiling import compiled
 from unnorm.devices import require_divisible
 from unnorm.energies import AbstractEnergy, AbstractNormalised
+from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate
 from unnorm.evaluation.ais import anneal_along
 from unnorm.evaluation.annealing import Path, between, difference, move, tuned_path
@@ -66,6 +67,10 @@ def cool_along(
     )
 
 
+def _check_levels(levels: int) -> None:
+    require(levels >= 2, f"annealing backwards needs at least 2 levels, not {levels}")
+
+
 def reverse_ais(
     target: AbstractEnergy,
     base: AbstractNormalised,
@@ -95,9 +100,10 @@ def reverse_ais(
     >>> found.covers(0.4515827, 0.999)
     True
     """
+    _check_levels(levels)
     place, tune, run = jax.random.split(key, 3)
     path = tuned_path(
-        target, base, levels=max(levels, 2), moves=moves, leapfrogs=leapfrogs, betas=betas, place=place, tune=tune
+        target, base, levels=levels, moves=moves, leapfrogs=leapfrogs, betas=betas, place=place, tune=tune
     )
     return cool_along(path, target, base, draws, moves=moves, key=run)
 
@@ -147,9 +153,10 @@ def bracket(
     (True, ())
     """
     require_divisible(chains, "chains")
+    _check_levels(levels)
     place, tune, up, down = jax.random.split(key, 4)
     path = tuned_path(
-        target, base, levels=max(levels, 2), moves=moves, leapfrogs=leapfrogs, betas=betas, place=place, tune=tune
+        target, base, levels=levels, moves=moves, leapfrogs=leapfrogs, betas=betas, place=place, tune=tune
     )
     return Bracket(
         anneal_along(path, target, base, chains=chains, moves=moves, key=up),

@@ -13,9 +13,8 @@ import blackjax.smc.base as feynman_kac
 import jax
 import jax.numpy as jnp
 import numpy as np
-from blackjax.smc.ess import log_ess
 from blackjax.smc.resampling import systematic
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from unnorm.compiling import compiled
 from unnorm.devices import require_divisible, split_over_devices
@@ -24,33 +23,12 @@ from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate
 from unnorm.evaluation.annealing import ACCEPTANCE, Path, between, difference, move
 from unnorm.samplers import HMC
+from unnorm.samplers.smc import LONGEST, increment
 
 #: Particles of the pilot run.
 SCOUTS = 512
-#: The most levels a pilot run may place.
-LONGEST = 400
 #: Levels come in multiples of this, so that few programs are compiled.
 MULTIPLE = 4
-#: Bisections of an increment.
-BISECTIONS = 50
-
-
-def _increment(slopes: Float[Array, " n"], rest: Array, share: float) -> Array:
-    """The largest step, up to `rest`, that leaves this share of equal weights effective: by bisection."""
-    wanted = math.log(share * len(slopes))
-
-    def enough(step):
-        return log_ess(step * slopes) >= wanted
-
-    def halve(_, ends):
-        low, high = ends
-        middle = 0.5 * (low + high)
-        good = enough(middle)
-        return jnp.where(good, middle, low), jnp.where(good, high, middle)
-
-    low, high = jax.lax.fori_loop(0, BISECTIONS, halve, (jnp.zeros_like(rest), rest))
-    # Behind a wall no step is small enough: the smallest one then buries the dead.
-    return jnp.where(enough(rest), rest, jnp.where(low > 0, low, high))
 
 
 @compiled
@@ -68,7 +46,7 @@ def _ladder(base, target, share: float, moves: int, leapfrogs: int, key: PRNGKey
         xs, b, count, log_step, (betas, log_steps, masses) = state
         resample, walk = jax.random.split(jax.random.fold_in(key, count))
         slopes = difference(base, target, xs)
-        step = jnp.where(count == LONGEST - 1, 1 - b, _increment(slopes, 1 - b, share))
+        step = jnp.where(count == LONGEST - 1, 1 - b, increment(slopes, 1 - b, share))
         b = jnp.where(step >= 1 - b, 1.0, b + step)
         xs = xs[systematic(resample, jax.nn.softmax(step * slopes), SCOUTS)]
         spread = jnp.var(xs.reshape(SCOUTS, -1), axis=0)

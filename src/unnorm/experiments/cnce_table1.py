@@ -95,6 +95,7 @@ def _model(name: str, problem: Problem, seed: int, steps: int) -> AbstractEnergy
     scales = scales_of(problem.train, problem.valid)
     if name == "ours":
         model = tilt(best_reference(rows, valid, key=start), key=start)
+        # The reference is close already: the network has nothing more to find after this many.
         return fit(model, TiltNCE(), rows, valid=valid, steps=min(steps // 4, 2000), key=run, progress=False).model
     if name == "ours-neural":
         network = Wells(rows, units=256, radius=2 * scales.length, key=start)

@@ -31,14 +31,14 @@ LONGEST = 400
 #: The acceptance that the moves are tuned to.
 ACCEPTANCE = 0.8
 #: Bisections of an increment.
-BISECTIONS = 40
+BISECTIONS = 50
 #: Draws of an island that descend from fewer draws of the base than this are as good as one draw.
 FEWEST_FAMILIES = 8.0
 #: Below this the moves hardly move anything.
 LEAST_ACCEPTANCE = 0.2
 
 
-def _increment(slopes: Float[Array, " n"], rest: Array, share: Array) -> Array:
+def increment(slopes: Float[Array, " n"], rest: Array, share: float | Array) -> Array:
     """The largest step, up to `rest`, under which exp(step slopes) leaves this share of the weights effective."""
     wanted = jnp.log(share * len(slopes))
 
@@ -87,7 +87,7 @@ def _walk(base, target, counts: tuple[int, int], share: Array, moves: int, leapf
         xs, b, count, log_step, log_z, ancestors, (betas, sizes, acceptances) = state
         draw, walk = jax.random.split(jax.random.fold_in(key, count))
         slopes = jax.vmap(base)(xs) - jax.vmap(target)(xs)
-        step = jnp.where(count == LONGEST - 1, 1 - b, _increment(slopes, 1 - b, share))
+        step = jnp.where(count == LONGEST - 1, 1 - b, increment(slopes, 1 - b, share))
         b = jnp.where(step >= 1 - b, 1.0, b + step)
         log_weights = (step * slopes).reshape(islands, particles)
         log_z = log_z + jax.scipy.special.logsumexp(log_weights, axis=1) - math.log(particles)
