@@ -16,7 +16,10 @@ BENCH := $(VENV)/.installed-bench
 CACHE := JAX_COMPILATION_CACHE_DIR="$(CURDIR)/.cache/jax" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0
 PYTEST := $(CACHE) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 # Small problems take longer to compile than to run. The long runs are compiled as users' programs are.
-QUICK := JAX_DISABLE_MOST_OPTIMIZATIONS=1
+# XLA stops at a flag it does not know, so the flags are tried once and left out where this release has not got them.
+XLA_QUICK := --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
+FLAGS := $(VENV)/.xla-flags
+QUICK = JAX_DISABLE_MOST_OPTIMIZATIONS=1 XLA_FLAGS="$$XLA_FLAGS $$(cat $(FLAGS))"
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test lint types imports unit laws bench docs format clean
@@ -42,7 +45,7 @@ types: $(DEV) ## Check types
 imports: $(DEV) ## Check that imports go one way
 	$(BIN)/lint-imports
 
-unit: $(DEV) ## Run the tests, without the long law runs
+unit: $(DEV) $(FLAGS) ## Run the tests, without the long law runs
 	$(QUICK) $(PYTEST) $(PYTEST_ARGS) tests
 
 laws: $(DEV) ## Run every law, the long ones too
@@ -72,6 +75,9 @@ $(CORE): pyproject.toml
 $(DEV): $(CORE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	@touch $@
+
+$(FLAGS): $(DEV)
+	@XLA_FLAGS="$(XLA_QUICK)" $(BIN)/python -c 'import jax; jax.devices()' 2>/dev/null && echo "$(XLA_QUICK)" > $@ || : > $@
 
 $(BENCH): $(CORE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench]"

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from harness import breaks, coverage, covers, holds, near
+from quadratics import quadratic_energy
 from targets import BASE, COVARIANCE, LIFTS, METHODS, MIXTURE, PROBLEMS, draws_of, repeated, truth_of
 
 import unnorm as un
@@ -249,18 +250,13 @@ def test_a_bridge_beats_importance_sampling_and_says_when_there_is_none():
 # ------------------------------------------------------------------------------------------------- many dimensions
 
 
-def quadratic(precision, x):
-    return 0.5 * x @ precision @ x
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("method", ["AIS", "SMC"])
 def test_log_z_of_a_gaussian_in_200_dimensions(method):
     """Neighbours correlated by 0.5, from N(0, I): log Z = (200 log 2 pi + log det) / 2, det = 0.75^199."""
     ids = np.arange(200)
     covariance = 0.5 ** np.abs(ids[:, None] - ids)
-    precision = jnp.asarray(np.linalg.inv(covariance), float)
-    target = un.energies.FunctionEnergy(eqx.Partial(quadratic, precision), Real((200,)))
+    target = quadratic_energy(np.linalg.inv(covariance))
     truth = 0.5 * (200 * math.log(2 * math.pi) + 199 * math.log(0.75))
     base = un.energies.standard_gaussian(200)
     if method == "AIS":
@@ -284,7 +280,7 @@ def test_log_partition_says_why():
 
 def test_log_partition_goes_on_to_sequential_monte_carlo():
     """A target 10,000 times narrower than its base, in 8 dimensions: the steps of 200 annealed levels lag behind."""
-    target = un.energies.FunctionEnergy(eqx.Partial(quadratic, 1e8 * jnp.eye(8)), Real((8,)))
+    target = quadratic_energy(1e8 * np.eye(8))
     truth = 4 * (math.log(2 * math.pi) - math.log(1e8))
     estimate = un.log_partition(target, base=un.energies.standard_gaussian(8), key=jax.random.key(15))
     assert estimate.method == "SMC" and estimate.diagnostics["ais_effective_samples"] < 100

@@ -128,7 +128,8 @@ except un.InputError as refused:
 
 
 def test_two_devices_draw_what_one_draws(tmp_path):
-    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
+    environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(
         [sys.executable, "-c", TWO_DEVICES, str(tmp_path / "draws.npy")],
         env=environment,
