@@ -11,6 +11,7 @@ data's own length and local moves are of the size that changes the energy by abo
 
 Three rows say what the numbers mean: a constant energy, a Gaussian mixture by EM, and the truth. `ours` is the default
 of `unnorm fit`, a tilted reference; `ours-neural` an energy without one, a network of wells that start at data rows.
+Draws of the truth do not show what mass a model has elsewhere, so these two are normalised without it as well.
 """
 
 import math
@@ -30,11 +31,12 @@ from unnorm.energies import (
     NeuralEnergy,
     ResNetEnergy,
     best_reference,
+    fit_gaussian,
     fit_mixture,
     tilt,
 )
 from unnorm.estimate import Estimate
-from unnorm.evaluation import energies, log_likelihood, log_partition
+from unnorm.evaluation import energies, log_likelihood, log_partition, tempered_population
 from unnorm.experiments.base import Claim, Experiment, Job, Published, Result, Row, over_seeds
 from unnorm.networks.wells import Wells
 from unnorm.noises import Gaussian, GlobalJumps, Jumps, KernelDensity, MomentGaussian, scales_of
@@ -98,7 +100,9 @@ def _model(name: str, problem: Problem, seed: int, steps: int) -> AbstractEnergy
         # The reference is close already: the network has nothing more to find after this many.
         return fit(model, TiltNCE(), rows, valid=valid, steps=min(steps // 4, 2000), key=run, progress=False).model
     if name == "ours-neural":
-        network = Wells(rows, units=256, radius=2 * scales.length, key=start)
+        # Wells as narrow as the data's own kernels. Of those that start at 2 * length many end 1.4 to 1.8 from every
+        # mode, at radii up to 0.16 instead of 0.1: no noise falls there, and they hold nearly all of the mass.
+        network = Wells(rows, units=256, radius=scales.bandwidth, key=start)
         model = NeuralEnergy(problem.space, network, confinement=1e-3)
         objective = CNCE(Jumps(local=(scales.step, 3 * scales.step), bandwidth=scales.bandwidth, leave_one_out=True))
         return fit(model, objective, rows, valid=valid, steps=steps, rate=3e-3, key=run, progress=False).model
@@ -108,11 +112,17 @@ def _model(name: str, problem: Problem, seed: int, steps: int) -> AbstractEnergy
 
 
 def own_nll(model: AbstractEnergy, problem: Problem, seed: int) -> Estimate:
-    """NLL with log Z found without the truth: `log_partition` from a wide Gaussian mixture fitted to the rows."""
-    base = fit_mixture(jnp.asarray(problem.train), 60, ridge=0.02, key=jax.random.key(seed + 78))
-    log_z = log_partition(model, base=base, key=jax.random.key(seed + 79))
-    found = log_likelihood(model, problem.test, log_z)
-    return replace(found, value=-found.value)
+    """NLL with log Z found without the truth, by `log_partition`.
+
+    A base fitted to the rows alone does not see what mass the model has away from them, and says nothing of it. So a
+    population walks first from the rows' Gaussian to the model, and the base is a wide mixture fitted to both.
+    """
+    walk, start, run = jax.random.split(jax.random.key(seed + 78), 3)
+    found = tempered_population(model, fit_gaussian(problem.train), key=walk).draws(len(problem.train))
+    base = fit_mixture(jnp.asarray(np.concatenate([problem.train, found])), 60, ridge=0.02, key=start)
+    log_z = log_partition(model, base=base, key=run)
+    mean = log_likelihood(model, problem.test, log_z)
+    return replace(mean, value=-mean.value)
 
 
 def _piece(name: str, seed: int, steps: int) -> dict[str, float]:

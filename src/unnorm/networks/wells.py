@@ -14,6 +14,9 @@ class Wells(eqx.Module):
     A plain network must build every narrow mode out of smooth pieces; here each unit is one. Units start at data rows,
     of one radius and depth, and everything about them is learnt by whatever objective trains the energy.
 
+    Start them no wider than the modes (`noises.scales_of(...).bandwidth`): wells that start too wide can end far from
+    the data, and where no noise falls they keep their mass, unseen.
+
     >>> import jax
     >>> rows = jax.random.normal(jax.random.key(0), (50, 3))
     >>> Wells(rows, units=8, radius=0.5, key=jax.random.key(1))(rows[0]).shape
