@@ -16,10 +16,10 @@ from quadratics import quadratic_energy
 from targets import BASE, COVARIANCE, LIFTS, METHODS, MIXTURE, PROBLEMS, draws_of, repeated, truth_of
 
 import unnorm as un
-from unnorm.estimate import Estimate
-from unnorm.evaluation import ais, bracket, bridge, smc, tempered_population, thermodynamic
+from unnorm.estimate import Estimate, log_mean_exp_estimate
+from unnorm.evaluation import ais, bracket, bridge, reverse_ais, smc, tempered_population, thermodynamic
 from unnorm.evaluation.ais import _anneal
-from unnorm.evaluation.annealing import Path
+from unnorm.evaluation.annealing import Path, tuned_path
 from unnorm.evaluation.bridge import optimal_bridge
 from unnorm.evaluation.reverse_ais import _cool
 from unnorm.evaluation.smc import _islands
@@ -143,6 +143,32 @@ def test_the_two_runs_bracket_log_z():
     tight = bracket(PROBLEMS["mixture"], BASE, draws[:1600], chains=400, levels=40, key=jax.random.key(12))
     assert near(tight.lower, truth) and near(tight.upper, truth) and near(tight.gap, 0.0)
     assert tight.gap.stderr < 0.15 and tight.warnings == ()
+
+
+def bananas(count: int, seed: int) -> np.ndarray:
+    """Exact draws of `BANANA`: y = 0.7 (x^2 - 1) + 0.4 z keeps areas, so that log Z = log(2 pi 0.4)."""
+    x, z = np.random.default_rng(seed).normal(size=(2, count))
+    return np.stack([x, 0.4 * z + 0.7 * (x**2 - 1)], axis=1).astype(np.float32)
+
+
+BANANA = un.energies.FunctionEnergy(lambda x: 0.5 * x[0] ** 2 + 3.125 * (x[1] - 0.7 * (x[0] ** 2 - 1)) ** 2, Real((2,)))
+
+
+def test_the_error_is_right_where_tails_are_lighter_than_the_bases():
+    """Sixty squared errors in units of the stated ones: one on average. Walked down to the base they are far more."""
+    truth, base = math.log(2 * math.pi * 0.4), un.energies.standard_gaussian(2, 2.0)
+    keys = jax.random.split(jax.random.key(15), 60)
+    found = [reverse_ais(BANANA, base, bananas(2048, seed), levels=20, key=key) for seed, key in enumerate(keys)]
+    squares = [((estimate.value - truth) / estimate.stderr) ** 2 for estimate in found]
+    assert holds(squares, 1.0, bias=0.2)
+    path = tuned_path(BANANA, base, levels=20, moves=1, leapfrogs=5, betas=None, place=keys[0], tune=keys[1])
+
+    def to_the_base(seed, key):
+        log_weights = np.asarray(_cool(base, BANANA, *path, jnp.asarray(bananas(2048, seed)), 1, key)[0])
+        whole = log_mean_exp_estimate(log_weights, "down to the base")
+        return ((-whole.value - truth) / whole.stderr) ** 2
+
+    assert np.mean([to_the_base(seed, key) for seed, key in enumerate(keys)]) > 2
 
 
 def test_draws_that_miss_a_mode_are_seen():

@@ -29,6 +29,12 @@ class Path(NamedTuple):
     betas: Float[Array, " levels+1"]
     samplers: HMC
 
+    def parted(self, level: int) -> tuple["Path", "Path"]:
+        """The path up to this level, and the path from it on."""
+        below = jax.tree.map(lambda leaf: leaf[:level], self.samplers)
+        above = jax.tree.map(lambda leaf: leaf[level:], self.samplers)
+        return Path(self.betas[: level + 1], below), Path(self.betas[level:], above)
+
 
 def between(base: AbstractEnergy, target: AbstractEnergy, b: Scalar) -> AbstractEnergy:
     """(1 - b) E_base + b E_target: the geometric path."""

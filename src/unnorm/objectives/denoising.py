@@ -1,7 +1,9 @@
 """Denoising score matching: point back from a noisy copy to the clean point."""
 
+from abc import abstractmethod
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -12,7 +14,30 @@ from unnorm.objectives.base import AbstractObjective, Info, Scalar
 from unnorm.scores import AbstractScore, as_score
 
 
-class DSM(AbstractObjective):
+class AbstractDenoising(AbstractObjective):
+    """The mean over a batch of a loss at one point x, one level t uniform on [0, 1] and one z ~ N(0, I)."""
+
+    noise: eqx.AbstractVar[AbstractGaussianNoise]
+
+    @abstractmethod
+    def at(self, score: AbstractScore, t: Scalar, x: Array, z: Array) -> Scalar:
+        """The loss of one point with one noise."""
+
+    def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
+        """Nothing persists between steps."""
+        return None
+
+    def __call__(
+        self, model: AbstractEnergy | AbstractScore, state: None, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
+    ) -> tuple[Scalar, tuple[None, Info]]:
+        score = as_score(model)
+        levels, noise = jax.random.split(key)
+        ts = jax.random.uniform(levels, (len(batch),), batch.dtype)
+        zs = jax.random.normal(noise, batch.shape, batch.dtype)
+        return jnp.mean(jax.vmap(lambda t, x, z: self.at(score, t, x, z))(ts, batch, zs)), (None, {})
+
+
+class DSM(AbstractDenoising):
     """L = E_t E_x E_z | sigma(t) s(t, alpha(t) x + sigma(t) z) + z |^2 / d,  t uniform on [0, 1].
 
     At its minimum s is the score of the *noisy* density (Vincent 2011), here weighted by sigma^2 so that every level
@@ -26,21 +51,6 @@ class DSM(AbstractObjective):
     comparable: ClassVar[bool] = True
     noise: AbstractGaussianNoise
 
-    def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
-        """Nothing persists between steps."""
-        return None
-
-    def __call__(
-        self, model: AbstractEnergy | AbstractScore, state: None, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
-    ) -> tuple[Scalar, tuple[None, Info]]:
-        score = as_score(model)
-        levels, noise = jax.random.split(key)
-        ts = jax.random.uniform(levels, (len(batch),), batch.dtype)
-        zs = jax.random.normal(noise, batch.shape, batch.dtype)
-
-        def residual(t, x, z):
-            sigma = self.noise.sigma(t)
-            return jnp.mean((sigma * score(t, self.noise.alpha(t) * x + sigma * z) + z) ** 2)
-
-        loss = jnp.mean(jax.vmap(residual)(ts, batch, zs))
-        return loss, (None, {})
+    def at(self, score: AbstractScore, t: Scalar, x: Array, z: Array) -> Scalar:
+        sigma = self.noise.sigma(t)
+        return jnp.mean((sigma * score(t, self.noise.alpha(t) * x + sigma * z) + z) ** 2)

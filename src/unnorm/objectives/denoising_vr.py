@@ -1,18 +1,17 @@
 """Denoising score matching whose gradient does not explode at small noise."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array
 
-from unnorm.energies import AbstractEnergy
 from unnorm.noises import AbstractGaussianNoise
-from unnorm.objectives.base import AbstractObjective, Info, Scalar
-from unnorm.scores import AbstractScore, as_score
+from unnorm.objectives.base import Scalar
+from unnorm.objectives.denoising import AbstractDenoising
+from unnorm.scores import AbstractScore
 
 
-class DSMVR(AbstractObjective):
+class DSMVR(AbstractDenoising):
     """L = DSM - (2 sigma s(x)'z + |z|^2 - d) / d,  with x short for (t, alpha(t) x), the point before the noise.
 
     What is subtracted has mean zero, so the loss has the mean and the mean gradient of `DSM` (and its normalisation:
@@ -29,21 +28,7 @@ class DSMVR(AbstractObjective):
     comparable: ClassVar[bool] = True
     noise: AbstractGaussianNoise
 
-    def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
-        """Nothing persists between steps."""
-        return None
-
-    def __call__(
-        self, model: AbstractEnergy | AbstractScore, state: None, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
-    ) -> tuple[Scalar, tuple[None, Info]]:
-        score = as_score(model)
-        levels, noise = jax.random.split(key)
-        ts = jax.random.uniform(levels, (len(batch),), batch.dtype)
-        zs = jax.random.normal(noise, batch.shape, batch.dtype)
-
-        def loss_of(t, x, z):
-            clean, sigma = self.noise.alpha(t) * x, self.noise.sigma(t)
-            before, after = score(t, clean), score(t, clean + sigma * z)
-            return jnp.mean((sigma * after) ** 2 + 2 * sigma * (after - before) * z) + 1
-
-        return jnp.mean(jax.vmap(loss_of)(ts, batch, zs)), (None, {})
+    def at(self, score: AbstractScore, t: Scalar, x: Array, z: Array) -> Scalar:
+        clean, sigma = self.noise.alpha(t) * x, self.noise.sigma(t)
+        before, after = score(t, clean), score(t, clean + sigma * z)
+        return jnp.mean((sigma * after) ** 2 + 2 * sigma * (after - before) * z) + 1
