@@ -18,6 +18,8 @@ from unnorm.spaces import AbstractSpace, Real
 
 Point = Shaped[Array, "..."]
 Scalar = Float[Array, ""]
+#: Values by the number of their coordinate. (The keys of a mapping are of one type, so two are named.)
+Values = Mapping[int, float | Scalar] | Mapping[np.integer, float | Scalar]
 
 
 class AbstractEnergy(eqx.Module):
@@ -35,7 +37,7 @@ class AbstractEnergy(eqx.Module):
     def __rmul__(self, inverse_temperature: float | Scalar) -> "Tempered":
         return Tempered(jnp.asarray(inverse_temperature, dtype=float), self)
 
-    def given(self, values: Mapping[int, float | Scalar]) -> "Given":
+    def given(self, values: Values) -> "Given":
         """The energy of the remaining coordinates when those named are held at their values."""
         return Given(self, values)
 
@@ -133,7 +135,7 @@ class Given(AbstractEnergy):
     shape: tuple[int, ...] = eqx.field(static=True)
     space: AbstractSpace = eqx.field(static=True)
 
-    def __init__(self, energy: AbstractEnergy, values: Mapping[int, float | Scalar]):
+    def __init__(self, energy: AbstractEnergy, values: Values):
         if not isinstance(energy.space, Real):
             raise InputError(f"given() fixes coordinates of a Real space, not of {energy.space}")
         size = energy.space.size

@@ -6,7 +6,7 @@ matrix.
 
 import math
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from unnorm.errors import require
 from unnorm.estimate import Estimate
 
 
+@runtime_checkable
 class Kernel(Protocol):
     """k(a_i, b_j) of all pairs, as a pytree: its numbers may change without compiling anew."""
 

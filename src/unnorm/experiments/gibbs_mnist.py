@@ -36,13 +36,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unnorm import samplers
 from unnorm.compiling import compiled
 from unnorm.data.mnist import mnist
-from unnorm.energies.base import Point, Scalar
+from unnorm.energies.base import Point
 from unnorm.estimate import Estimate, mean_estimate
 from unnorm.evaluation import classifier_test, median_bandwidth, mmd
 from unnorm.evaluation.two_sample import GaussianSum
 from unnorm.experiments.base import Claim, Experiment, Job, Result, Row, exact
 from unnorm.networks import MLP
 from unnorm.noises import Gaussian
+from unnorm.noises.base import Level
 from unnorm.objectives import DSM
 from unnorm.scores import AbstractScore, FromScore, widened
 from unnorm.training import fit
@@ -90,7 +91,7 @@ class Digits(AbstractScore):
         """D(x~), the mean of the digits that may have been x~."""
         return jax.nn.sigmoid(self.network(2 * (noisy - 0.13)))
 
-    def __call__(self, t: Scalar, x: Point) -> Point:
+    def __call__(self, t: Level, x: Point) -> Point:
         return (self.denoise(x) - x) / SIGMA**2
 
 

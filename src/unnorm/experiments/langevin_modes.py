@@ -19,11 +19,12 @@ import numpy as np
 from jaxtyping import Array
 
 from unnorm.energies import gaussian_mixture
-from unnorm.energies.base import Point, Scalar
+from unnorm.energies.base import Point
 from unnorm.estimate import mean_estimate
 from unnorm.experiments.base import Claim, Experiment, Job, Result, Row, exact
 from unnorm.generators import AbstractTransition, GibbsTransition, LangevinCorrector, PosteriorDraw, Stay, generate
 from unnorm.noises import VarianceExploding
+from unnorm.noises.base import Level
 from unnorm.samplers import Langevin, sample
 from unnorm.scores import AbstractScore
 
@@ -44,7 +45,7 @@ class MixtureScore(AbstractScore):
     noise: VarianceExploding
     own: float
 
-    def __call__(self, t: Scalar, x: Point) -> Point:
+    def __call__(self, t: Level, x: Point) -> Point:
         variance = self.own + self.noise.variance(t)
         offsets = jnp.asarray(CENTRES, float) - x
         logits = jnp.log(jnp.asarray(WEIGHTS)) - jnp.sum(offsets**2, axis=1) / (2 * variance)

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 from jaxtyping import PRNGKeyArray
 
-from unnorm.noises.base import AbstractGaussianNoise, Point, Scalar
+from unnorm.noises.base import AbstractGaussianNoise, Level, Point
 from unnorm.scores import AbstractScore
 
 
@@ -15,7 +15,7 @@ class AbstractTransition(eqx.Module):
 
     @abstractmethod
     def __call__(
-        self, score: AbstractScore, noise: AbstractGaussianNoise, t: Scalar, s: Scalar, x: Point, *, key: PRNGKeyArray
+        self, score: AbstractScore, noise: AbstractGaussianNoise, t: Level, s: Level, x: Point, *, key: PRNGKeyArray
     ) -> Point:
         """One transition of one point."""
 
@@ -27,7 +27,7 @@ class Then(AbstractTransition):
     second: AbstractTransition
 
     def __call__(
-        self, score: AbstractScore, noise: AbstractGaussianNoise, t: Scalar, s: Scalar, x: Point, *, key: PRNGKeyArray
+        self, score: AbstractScore, noise: AbstractGaussianNoise, t: Level, s: Level, x: Point, *, key: PRNGKeyArray
     ) -> Point:
         one, two = jax.random.split(key)
         return self.second(score, noise, t, s, self.first(score, noise, t, s, x, key=one), key=two)

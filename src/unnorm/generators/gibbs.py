@@ -7,7 +7,7 @@ from jaxtyping import PRNGKeyArray
 
 from unnorm.errors import require
 from unnorm.generators.base import AbstractTransition
-from unnorm.noises.base import AbstractGaussianNoise, Point, Scalar
+from unnorm.noises.base import AbstractGaussianNoise, Level, Point, Scalar
 from unnorm.samplers.denoising_gibbs import AbstractCovariance, FullCovariance, take_away
 from unnorm.scores import AbstractScore
 
@@ -37,7 +37,7 @@ class GibbsTransition(AbstractTransition):
         )
 
     def counted(
-        self, score: AbstractScore, noise: AbstractGaussianNoise, t: Scalar, s: Scalar, x: Point, *, key: PRNGKeyArray
+        self, score: AbstractScore, noise: AbstractGaussianNoise, t: Level, s: Level, x: Point, *, key: PRNGKeyArray
     ) -> tuple[Point, Scalar]:
         """The transition, and how many variances had to be raised to the floor."""
         kept = noise.alpha(t) / noise.alpha(s)
@@ -58,6 +58,6 @@ class GibbsTransition(AbstractTransition):
         return jax.lax.scan(up_and_down, down(x, keys[0]), keys[1:])[0]
 
     def __call__(
-        self, score: AbstractScore, noise: AbstractGaussianNoise, t: Scalar, s: Scalar, x: Point, *, key: PRNGKeyArray
+        self, score: AbstractScore, noise: AbstractGaussianNoise, t: Level, s: Level, x: Point, *, key: PRNGKeyArray
     ) -> Point:
         return self.counted(score, noise, t, s, x, key=key)[0]

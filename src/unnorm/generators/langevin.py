@@ -7,7 +7,7 @@ from jaxtyping import PRNGKeyArray
 
 from unnorm.errors import require
 from unnorm.generators.base import AbstractTransition
-from unnorm.noises.base import AbstractGaussianNoise, Point, Scalar
+from unnorm.noises.base import AbstractGaussianNoise, Level, Point
 from unnorm.scores import AbstractScore
 
 
@@ -27,7 +27,7 @@ class LangevinCorrector(AbstractTransition):
         require(self.ratio > 0 and self.steps >= 1, "a Langevin corrector needs a positive ratio and at least one step")
 
     def __call__(
-        self, score: AbstractScore, noise: AbstractGaussianNoise, t: Scalar, s: Scalar, x: Point, *, key: PRNGKeyArray
+        self, score: AbstractScore, noise: AbstractGaussianNoise, t: Level, s: Level, x: Point, *, key: PRNGKeyArray
     ) -> Point:
         step = self.ratio * noise.sigma(s) ** 2
 

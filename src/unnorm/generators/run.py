@@ -13,7 +13,7 @@ from unnorm.compiling import compiled
 from unnorm.errors import require
 from unnorm.generators.base import AbstractTransition, Then
 from unnorm.generators.gibbs import GibbsTransition
-from unnorm.noises.base import AbstractGaussianNoise, Point, Scalar
+from unnorm.noises.base import AbstractGaussianNoise, Level, Point, Scalar
 from unnorm.samplers.denoising_gibbs import AbstractCovariance, FullCovariance, take_away
 from unnorm.scores import AbstractScore
 
@@ -23,7 +23,7 @@ class AbstractFinish(eqx.Module):
 
     @abstractmethod
     def __call__(
-        self, score: AbstractScore, noise: AbstractGaussianNoise, t: Scalar, x: Point, *, key: PRNGKeyArray
+        self, score: AbstractScore, noise: AbstractGaussianNoise, t: Level, x: Point, *, key: PRNGKeyArray
     ) -> tuple[Point, Scalar]:
         """The point to hand over, and how many variances had to be raised to the floor."""
 
@@ -32,7 +32,7 @@ class Stay(AbstractFinish):
     """Nothing: the points keep the noise of the last level."""
 
     def __call__(
-        self, score: AbstractScore, noise: AbstractGaussianNoise, t: Scalar, x: Point, *, key: PRNGKeyArray
+        self, score: AbstractScore, noise: AbstractGaussianNoise, t: Level, x: Point, *, key: PRNGKeyArray
     ) -> tuple[Point, Scalar]:
         return x, jnp.zeros(())
 
@@ -41,7 +41,7 @@ class PosteriorMean(AbstractFinish):
     """E[x_0 | x_t] = (x_t + sigma^2 s) / alpha, as in seed 001, Algs 1 and 2: sharper than the data by a little."""
 
     def __call__(
-        self, score: AbstractScore, noise: AbstractGaussianNoise, t: Scalar, x: Point, *, key: PRNGKeyArray
+        self, score: AbstractScore, noise: AbstractGaussianNoise, t: Level, x: Point, *, key: PRNGKeyArray
     ) -> tuple[Point, Scalar]:
         return (x + noise.variance(t) * score(t, x)) / noise.alpha(t), jnp.zeros(())
 
@@ -56,7 +56,7 @@ class PosteriorDraw(AbstractFinish):
     covariance: AbstractCovariance = FullCovariance()
 
     def __call__(
-        self, score: AbstractScore, noise: AbstractGaussianNoise, t: Scalar, x: Point, *, key: PRNGKeyArray
+        self, score: AbstractScore, noise: AbstractGaussianNoise, t: Level, x: Point, *, key: PRNGKeyArray
     ) -> tuple[Point, Scalar]:
         x, clipped = take_away(lambda y: score(t, y), self.covariance, noise.variance(t), x, key=key)
         return x / noise.alpha(t), clipped

@@ -9,21 +9,23 @@ from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 Point = Shaped[Array, "..."]
 Scalar = Float[Array, ""]
+#: The level of a noise: a number, traced or not.
+Level = Scalar | float
 
 
 class AbstractNoise(eqx.Module):
     """A corruption kernel on one point; t is its level (kernels with a single level ignore it)."""
 
     @abstractmethod
-    def sample(self, t: Scalar, x: Point, *, key: PRNGKeyArray) -> Point:
+    def sample(self, t: Level, x: Point, *, key: PRNGKeyArray) -> Point:
         """y ~ q_t(. | x)."""
 
     @abstractmethod
-    def log_prob(self, t: Scalar, y: Point, x: Point) -> Scalar:
+    def log_prob(self, t: Level, y: Point, x: Point) -> Scalar:
         """log q_t(y | x)."""
 
     @abstractmethod
-    def propose(self, t: Scalar, x: Point, *, key: PRNGKeyArray) -> tuple[Point, Scalar]:
+    def propose(self, t: Level, x: Point, *, key: PRNGKeyArray) -> tuple[Point, Scalar]:
         """y, and log q(y | x) - log q(x | y) of the kernel that made it.
 
         Contrastive objectives need only this ratio, which may exist where the densities do not (a jump to another
@@ -31,7 +33,7 @@ class AbstractNoise(eqx.Module):
         """
 
     def propose_each(
-        self, t: Scalar, xs: Shaped[Array, "n ..."], *, key: PRNGKeyArray
+        self, t: Level, xs: Shaped[Array, "n ..."], *, key: PRNGKeyArray
     ) -> tuple[Shaped[Array, "n ..."], Float[Array, " n"]]:
         """A proposal for each of n exchangeable points, with its log ratio: the boundary where `propose` is vmapped.
 
@@ -43,7 +45,7 @@ class AbstractNoise(eqx.Module):
 class AbstractKernel(AbstractNoise):
     """A noise whose density is known in both directions, so that the ratio follows from it."""
 
-    def propose(self, t: Scalar, x: Point, *, key: PRNGKeyArray) -> tuple[Point, Scalar]:
+    def propose(self, t: Level, x: Point, *, key: PRNGKeyArray) -> tuple[Point, Scalar]:
         y = self.sample(t, x, key=key)
         return y, self.log_prob(t, y, x) - self.log_prob(t, x, y)
 
@@ -57,36 +59,36 @@ class AbstractGaussianNoise(AbstractKernel):
     """
 
     @abstractmethod
-    def alpha(self, t: Scalar) -> Scalar:
+    def alpha(self, t: Level) -> Scalar:
         """What is left of the signal at level t."""
 
     @abstractmethod
-    def variance(self, t: Scalar) -> Scalar:
+    def variance(self, t: Level) -> Scalar:
         """sigma(t)^2."""
 
-    def sigma(self, t: Scalar) -> Scalar:
+    def sigma(self, t: Level) -> Scalar:
         """The standard deviation of the noise at level t."""
         return jnp.sqrt(self.variance(t))
 
-    def sample(self, t: Scalar, x: Point, *, key: PRNGKeyArray) -> Point:
+    def sample(self, t: Level, x: Point, *, key: PRNGKeyArray) -> Point:
         return self.alpha(t) * x + self.sigma(t) * jax.random.normal(key, x.shape, x.dtype)
 
-    def log_prob(self, t: Scalar, y: Point, x: Point) -> Scalar:
+    def log_prob(self, t: Level, y: Point, x: Point) -> Scalar:
         return isotropic_log_prob(y - self.alpha(t) * x, self.sigma(t))
 
     def propose_each(
-        self, t: Scalar, xs: Shaped[Array, "n ..."], *, key: PRNGKeyArray
+        self, t: Level, xs: Shaped[Array, "n ..."], *, key: PRNGKeyArray
     ) -> tuple[Shaped[Array, "n ..."], Float[Array, " n"]]:
         # All noise by one draw: a key for each point would be a second pass of the generator.
         ys = self.sample(t, xs, key=key)
         return ys, jax.vmap(lambda y, x: self.log_prob(t, y, x) - self.log_prob(t, x, y))(ys, xs)
 
-    def drift(self, t: Scalar) -> Scalar:
+    def drift(self, t: Level) -> Scalar:
         """f(t) of the forward process."""
         alpha, rate = jax.value_and_grad(self.alpha)(jnp.asarray(t, float))
         return rate / alpha
 
-    def diffusion(self, t: Scalar) -> Scalar:
+    def diffusion(self, t: Level) -> Scalar:
         """g(t) of the forward process."""
         variance, rate = jax.value_and_grad(self.variance)(jnp.asarray(t, float))
         return jnp.sqrt(rate - 2 * self.drift(t) * variance)

@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from unnorm.errors import require
-from unnorm.noises.base import AbstractGaussianNoise, Scalar
+from unnorm.noises.base import AbstractGaussianNoise, Level, Scalar
 
 
 class Gaussian(AbstractGaussianNoise):
@@ -20,10 +20,10 @@ class Gaussian(AbstractGaussianNoise):
     def __check_init__(self):
         require(self.scale > 0, f"the scale of Gaussian noise must be positive, not {self.scale}")
 
-    def alpha(self, t: Scalar) -> Scalar:
+    def alpha(self, t: Level) -> Scalar:
         return jnp.ones_like(jnp.asarray(t, float))
 
-    def variance(self, t: Scalar) -> Scalar:
+    def variance(self, t: Level) -> Scalar:
         return jnp.full_like(jnp.asarray(t, float), self.scale**2)
 
 
@@ -36,10 +36,10 @@ class VarianceExploding(AbstractGaussianNoise):
     def __check_init__(self):
         require(0 < self.low < self.high, f"noise levels must grow from a positive low, not {self.low}..{self.high}")
 
-    def alpha(self, t: Scalar) -> Scalar:
+    def alpha(self, t: Level) -> Scalar:
         return jnp.ones_like(jnp.asarray(t, float))
 
-    def variance(self, t: Scalar) -> Scalar:
+    def variance(self, t: Level) -> Scalar:
         return self.low**2 * (self.high / self.low) ** (2 * jnp.asarray(t, float))
 
 
@@ -52,14 +52,14 @@ class VariancePreserving(AbstractGaussianNoise):
     def __check_init__(self):
         require(0 < self.low <= self.high, f"noise rates must not fall and be positive, not {self.low}..{self.high}")
 
-    def _log_alpha(self, t: Scalar) -> Scalar:
+    def _log_alpha(self, t: Level) -> Scalar:
         t = jnp.asarray(t, float)
         return -0.25 * t**2 * (self.high - self.low) - 0.5 * t * self.low
 
-    def alpha(self, t: Scalar) -> Scalar:
+    def alpha(self, t: Level) -> Scalar:
         return jnp.exp(self._log_alpha(t))
 
-    def variance(self, t: Scalar) -> Scalar:
+    def variance(self, t: Level) -> Scalar:
         return -jnp.expm1(2 * self._log_alpha(t))
 
 
@@ -71,8 +71,8 @@ class OrnsteinUhlenbeck(AbstractGaussianNoise):
     def __check_init__(self):
         require(self.horizon > 0, f"the horizon must be positive, not {self.horizon}")
 
-    def alpha(self, t: Scalar) -> Scalar:
+    def alpha(self, t: Level) -> Scalar:
         return jnp.exp(-self.horizon * jnp.asarray(t, float))
 
-    def variance(self, t: Scalar) -> Scalar:
+    def variance(self, t: Level) -> Scalar:
         return -jnp.expm1(-2 * self.horizon * jnp.asarray(t, float))

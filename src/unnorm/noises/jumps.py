@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.energies.em import moment_gaussian
 from unnorm.errors import require
-from unnorm.noises.base import AbstractKernel, AbstractNoise, Point, Scalar
+from unnorm.noises.base import AbstractKernel, AbstractNoise, Level, Point, Scalar
 from unnorm.noises.gaussian import Gaussian
 from unnorm.noises.kde import KDE, REMEMBERED, DataJump, Independent, LeaveOneOut, Remembered
 
@@ -27,7 +27,7 @@ def _check_shares(noises: tuple[AbstractNoise, ...], shares: tuple[float, ...]) 
     )
 
 
-def _draw(noises: tuple[AbstractNoise, ...], shares: tuple[float, ...], t: Scalar, x: Point, key: PRNGKeyArray):
+def _draw(noises: tuple[AbstractNoise, ...], shares: tuple[float, ...], t: Level, x: Point, key: PRNGKeyArray):
     """A draw of the mixture, and the index of the noise that made it."""
     which, inner = jax.random.split(key)
     index = jax.random.categorical(which, jnp.log(jnp.asarray(shares)))
@@ -36,7 +36,7 @@ def _draw(noises: tuple[AbstractNoise, ...], shares: tuple[float, ...], t: Scala
 
 
 def _mixture_log_prob(
-    noises: tuple[AbstractNoise, ...], shares: tuple[float, ...], t: Scalar, y: Point, x: Point
+    noises: tuple[AbstractNoise, ...], shares: tuple[float, ...], t: Level, y: Point, x: Point
 ) -> Scalar:
     parts = jnp.stack([noise.log_prob(t, y, x) for noise in noises])
     return jax.nn.logsumexp(parts + jnp.log(jnp.asarray(shares, parts.dtype)))
@@ -51,13 +51,13 @@ class Choice(AbstractNoise):
     def __check_init__(self):
         _check_shares(self.noises, self.shares)
 
-    def sample(self, t: Scalar, x: Point, *, key: PRNGKeyArray) -> Point:
+    def sample(self, t: Level, x: Point, *, key: PRNGKeyArray) -> Point:
         return _draw(self.noises, self.shares, t, x, key)[0]
 
-    def log_prob(self, t: Scalar, y: Point, x: Point) -> Scalar:
+    def log_prob(self, t: Level, y: Point, x: Point) -> Scalar:
         return _mixture_log_prob(self.noises, self.shares, t, y, x)
 
-    def propose(self, t: Scalar, x: Point, *, key: PRNGKeyArray) -> tuple[Point, Scalar]:
+    def propose(self, t: Level, x: Point, *, key: PRNGKeyArray) -> tuple[Point, Scalar]:
         which, inner = jax.random.split(key)
         index = jax.random.categorical(which, jnp.log(jnp.asarray(self.shares)))
         keys = jax.random.split(inner, len(self.noises))
@@ -65,7 +65,7 @@ class Choice(AbstractNoise):
         return jnp.stack(ys)[index], jnp.stack(ratios)[index]
 
     def propose_each(
-        self, t: Scalar, xs: Float[Array, "n ..."], *, key: PRNGKeyArray
+        self, t: Level, xs: Float[Array, "n ..."], *, key: PRNGKeyArray
     ) -> tuple[Float[Array, "n ..."], Float[Array, " n"]]:
         """Stratified: each noise gets its share of the rows, so that the cost of a kernel is paid only where it is
         used, and the split has no sampling error beyond rounding.
@@ -90,10 +90,10 @@ class Blend(AbstractKernel):
     def __check_init__(self):
         _check_shares(self.noises, self.shares)
 
-    def sample(self, t: Scalar, x: Point, *, key: PRNGKeyArray) -> Point:
+    def sample(self, t: Level, x: Point, *, key: PRNGKeyArray) -> Point:
         return _draw(self.noises, self.shares, t, x, key)[0]
 
-    def log_prob(self, t: Scalar, y: Point, x: Point) -> Scalar:
+    def log_prob(self, t: Level, y: Point, x: Point) -> Scalar:
         return _mixture_log_prob(self.noises, self.shares, t, y, x)
 
 

@@ -8,7 +8,7 @@ from unnorm.energies import kde as energies
 from unnorm.energies.base import AbstractNormalised
 from unnorm.energies.kde import BLOCK, any_row
 from unnorm.errors import InputError
-from unnorm.noises.base import AbstractKernel, AbstractNoise, Scalar
+from unnorm.noises.base import AbstractKernel, AbstractNoise, Level, Scalar
 from unnorm.noises.rows import Rows
 
 #: Up to this many rows their densities are computed beforehand, which takes as long as n^2 kernels: a second or so.
@@ -29,10 +29,10 @@ class KDE(AbstractKernel):
         """At most `block` centres are looked at together."""
         self.density = energies.KDE(centres, bandwidth, block=block)
 
-    def sample(self, t: Scalar, x: Float[Array, " d"], *, key: PRNGKeyArray) -> Float[Array, " d"]:
+    def sample(self, t: Level, x: Float[Array, " d"], *, key: PRNGKeyArray) -> Float[Array, " d"]:
         return self.density.sample(key=key).astype(x.dtype)
 
-    def log_prob(self, t: Scalar, y: Float[Array, " d"], x: Float[Array, " d"]) -> Scalar:
+    def log_prob(self, t: Level, y: Float[Array, " d"], x: Float[Array, " d"]) -> Scalar:
         return self.density.log_prob(y)
 
     def log_density(self, y: Float[Array, " d"]) -> Scalar:
@@ -66,10 +66,10 @@ class LeaveOneOut(AbstractNoise):
 
     kde: KDE
 
-    def sample(self, t: Scalar, x: Float[Array, " d"], *, key: PRNGKeyArray) -> Float[Array, " d"]:
+    def sample(self, t: Level, x: Float[Array, " d"], *, key: PRNGKeyArray) -> Float[Array, " d"]:
         return self.kde.sample(t, x, key=key)
 
-    def log_prob(self, t: Scalar, y: Float[Array, " d"], x: Float[Array, " d"]) -> Scalar:
+    def log_prob(self, t: Level, y: Float[Array, " d"], x: Float[Array, " d"]) -> Scalar:
         return self.kde.log_density(y)
 
     def of_noise(self, y: Float[Array, " d"]) -> Scalar:
@@ -80,7 +80,7 @@ class LeaveOneOut(AbstractNoise):
         """log q at a row of the data: that of the other rows."""
         return self.kde.leave_one_out(x)
 
-    def propose(self, t: Scalar, x: Float[Array, " d"], *, key: PRNGKeyArray) -> tuple[Float[Array, " d"], Scalar]:
+    def propose(self, t: Level, x: Float[Array, " d"], *, key: PRNGKeyArray) -> tuple[Float[Array, " d"], Scalar]:
         y = self.kde.sample(t, x, key=key)
         return y, self.of_noise(y) - self.of_data(x)
 
@@ -108,17 +108,17 @@ class Remembered(AbstractNoise):
         self.jump = jump
         self.known = Rows((jump if isinstance(jump, KDE) else jump.kde).density.centres, jump.of_data)
 
-    def sample(self, t: Scalar, x: Float[Array, " d"], *, key: PRNGKeyArray) -> Float[Array, " d"]:
+    def sample(self, t: Level, x: Float[Array, " d"], *, key: PRNGKeyArray) -> Float[Array, " d"]:
         return self.jump.sample(t, x, key=key)
 
-    def log_prob(self, t: Scalar, y: Float[Array, " d"], x: Float[Array, " d"]) -> Scalar:
+    def log_prob(self, t: Level, y: Float[Array, " d"], x: Float[Array, " d"]) -> Scalar:
         return self.jump.log_prob(t, y, x)
 
-    def propose(self, t: Scalar, x: Float[Array, " d"], *, key: PRNGKeyArray) -> tuple[Float[Array, " d"], Scalar]:
+    def propose(self, t: Level, x: Float[Array, " d"], *, key: PRNGKeyArray) -> tuple[Float[Array, " d"], Scalar]:
         return self.jump.propose(t, x, key=key)
 
     def propose_each(
-        self, t: Scalar, xs: Float[Array, "m d"], *, key: PRNGKeyArray
+        self, t: Level, xs: Float[Array, "m d"], *, key: PRNGKeyArray
     ) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
         ys = jax.vmap(lambda x, k: self.jump.sample(t, x, key=k))(xs, jax.random.split(key, len(xs)))
         return ys, jax.vmap(self.jump.of_noise)(ys) - self.known.values_at(xs, self.jump.of_data)
@@ -135,10 +135,10 @@ class Independent(AbstractKernel):
 
     density: AbstractNormalised
 
-    def sample(self, t: Scalar, x: Float[Array, " d"], *, key: PRNGKeyArray) -> Float[Array, " d"]:
+    def sample(self, t: Level, x: Float[Array, " d"], *, key: PRNGKeyArray) -> Float[Array, " d"]:
         return self.density.sample(key=key).astype(x.dtype)
 
-    def log_prob(self, t: Scalar, y: Float[Array, " d"], x: Float[Array, " d"]) -> Scalar:
+    def log_prob(self, t: Level, y: Float[Array, " d"], x: Float[Array, " d"]) -> Scalar:
         return self.density.log_prob(y)
 
 
@@ -152,11 +152,11 @@ class DataJump(AbstractNoise):
 
     centres: Float[Array, "n d"]
 
-    def sample(self, t: Scalar, x: Float[Array, " d"], *, key: PRNGKeyArray) -> Float[Array, " d"]:
+    def sample(self, t: Level, x: Float[Array, " d"], *, key: PRNGKeyArray) -> Float[Array, " d"]:
         return any_row(self.centres, key=key)
 
-    def log_prob(self, t: Scalar, y: Float[Array, " d"], x: Float[Array, " d"]) -> Scalar:
+    def log_prob(self, t: Level, y: Float[Array, " d"], x: Float[Array, " d"]) -> Scalar:
         raise InputError("DataJump has no density; use KDE with a positive bandwidth where one is needed")
 
-    def propose(self, t: Scalar, x: Float[Array, " d"], *, key: PRNGKeyArray) -> tuple[Float[Array, " d"], Scalar]:
+    def propose(self, t: Level, x: Float[Array, " d"], *, key: PRNGKeyArray) -> tuple[Float[Array, " d"], Scalar]:
         return self.sample(t, x, key=key), jnp.zeros((), x.dtype)

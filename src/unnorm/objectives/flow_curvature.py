@@ -23,8 +23,8 @@ from unnorm.networks.linear import affine, product
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
 
 Vector = Float[Array, " d"]
-#: The gradient, and what else is carried back with it.
-Parts = tuple[Vector, ...]
+#: The gradient, and what else is carried back with it: vectors of one length, which differs from layer to layer.
+Parts = tuple[Array, ...]
 
 
 def _flow(model: Any, method: str) -> NICE:
@@ -33,7 +33,7 @@ def _flow(model: Any, method: str) -> NICE:
     return model
 
 
-def _passes(flow: NICE, x: Array) -> tuple[list[tuple[MLP, Vector, bool]], Vector]:
+def _passes(flow: NICE, x: Array) -> tuple[list[tuple[MLP, Array, bool]], Vector]:
     """Each coupling's network, what it reads and whether that is the first half; and f(x) before the scales."""
     flat = x.reshape(-1)
     first, second = flat[::2], flat[1::2]

@@ -56,13 +56,15 @@ class Quadratic(NamedTuple):
         return -jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix), self.vector)
 
 
+#: F, r, c and e of one point, and of every point of a batch.
 Parts = tuple[Float[Array, "l m"], Float[Array, " m"], Float[Array, " l"], Scalar]
+AllParts = tuple[Float[Array, "b l m"], Float[Array, "b m"], Float[Array, "b l"], Float[Array, " b"]]
 
 
 Weights = Float[Array, " b"]
 
 
-def _mean(parts: Parts, weights: Weights | None) -> Quadratic:
+def _mean(parts: AllParts, weights: Weights | None) -> Quadratic:
     """From (F, r, c, e) of every point of a batch to the mean, or to the weighted sum."""
     gradients, offsets, curvatures, constants = parts
     n = len(gradients)

@@ -44,7 +44,7 @@ def _slopes(network: MLP, x: Vector) -> list[tuple[Array, Array]]:
     return found
 
 
-def _backward(weight: Float[Array, "outputs inputs"], g: Vector) -> Vector:
+def _backward(weight: Float[Array, "outputs inputs"], g: Float[Array, " outputs"]) -> Float[Array, " inputs"]:
     return product(weight.T, g)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from unnorm.runs import Assessment, Prepared
 from unnorm.training import Fit
 
 
+@runtime_checkable
 class Comparison(Protocol):
     """What a comparison must bring: one data set in the plane, and by objective the fit and what is known of it.
 

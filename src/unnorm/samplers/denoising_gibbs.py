@@ -23,6 +23,7 @@ from unnorm.compiling import compiled
 from unnorm.energies.base import AbstractEnergy, Point, Scalar
 from unnorm.errors import require
 from unnorm.estimate import Estimate, mean_estimate
+from unnorm.noises.base import Level
 from unnorm.samplers.base import AbstractSampler, Info
 from unnorm.samplers.langevin import positive
 from unnorm.scores import AbstractScore, GaussianDenoiser, as_score
@@ -53,7 +54,9 @@ class AbstractCovariance(eqx.Module):
     any_level: eqx.AbstractClassVar[bool]
 
     @abstractmethod
-    def deviate(self, score: Score, variance: Scalar, noisy: Point, *, key: PRNGKeyArray) -> tuple[Point, Scalar]:
+    def deviate(
+        self, score: Score, variance: Scalar | float, noisy: Point, *, key: PRNGKeyArray
+    ) -> tuple[Point, Scalar]:
         """A draw of N(0, covariance at x~), and how many variances had to be raised to the floor."""
 
 
@@ -76,7 +79,9 @@ class FullCovariance(AbstractCovariance):
     def __check_init__(self):
         _check_floor(self.floor)
 
-    def deviate(self, score: Score, variance: Scalar, noisy: Point, *, key: PRNGKeyArray) -> tuple[Point, Scalar]:
+    def deviate(
+        self, score: Score, variance: Scalar | float, noisy: Point, *, key: PRNGKeyArray
+    ) -> tuple[Point, Scalar]:
         _, derivative = jax.linearize(score, noisy)
         basis = jnp.eye(noisy.size, dtype=noisy.dtype)
         slopes = jax.vmap(lambda v: derivative(v.reshape(noisy.shape)).reshape(-1))(basis)
@@ -104,7 +109,9 @@ class DiagonalCovariance(AbstractCovariance):
         _check_floor(self.floor)
         require(self.probes >= 1, f"an estimate of a diagonal needs at least one probe, not {self.probes}")
 
-    def deviate(self, score: Score, variance: Scalar, noisy: Point, *, key: PRNGKeyArray) -> tuple[Point, Scalar]:
+    def deviate(
+        self, score: Score, variance: Scalar | float, noisy: Point, *, key: PRNGKeyArray
+    ) -> tuple[Point, Scalar]:
         probe, draw = jax.random.split(key)
         shares = 1 + variance * hessian_diagonal(score, noisy, probes=self.probes, key=probe)
         low = shares < self.floor
@@ -122,7 +129,9 @@ class IsotropicCovariance(AbstractCovariance):
     any_level: ClassVar[bool] = False
     variance: Float[Array, ""] = eqx.field(converter=lambda v: positive(v, "the variance of a posterior"))
 
-    def deviate(self, score: Score, variance: Scalar, noisy: Point, *, key: PRNGKeyArray) -> tuple[Point, Scalar]:
+    def deviate(
+        self, score: Score, variance: Scalar | float, noisy: Point, *, key: PRNGKeyArray
+    ) -> tuple[Point, Scalar]:
         white = jax.random.normal(key, noisy.shape, noisy.dtype)
         return jnp.sqrt(self.variance.astype(noisy.dtype)) * white, jnp.zeros(())
 
@@ -138,7 +147,9 @@ class LearnedCovariance(AbstractCovariance):
     any_level: ClassVar[bool] = False
     variances: Callable[[Point], Point]
 
-    def deviate(self, score: Score, variance: Scalar, noisy: Point, *, key: PRNGKeyArray) -> tuple[Point, Scalar]:
+    def deviate(
+        self, score: Score, variance: Scalar | float, noisy: Point, *, key: PRNGKeyArray
+    ) -> tuple[Point, Scalar]:
         white = jax.random.normal(key, noisy.shape, noisy.dtype)
         return jnp.sqrt(self.variances(noisy)) * white, jnp.zeros(())
 
@@ -152,7 +163,7 @@ class DenoiserScore(AbstractScore):
     def __check_init__(self):
         require(self.sigma > 0, f"the noise of a denoiser must be positive, not {self.sigma}")
 
-    def __call__(self, t: Scalar, x: Point) -> Point:
+    def __call__(self, t: Level, x: Point) -> Point:
         return (self.denoiser(x)[0] - x) / self.sigma**2
 
 
@@ -179,7 +190,7 @@ def learned_posterior(denoiser: GaussianDenoiser, sigma: float) -> tuple[Denoise
 
 
 def take_away(
-    score: Score, covariance: AbstractCovariance, variance: Scalar, noisy: Point, *, key: PRNGKeyArray
+    score: Score, covariance: AbstractCovariance, variance: Scalar | float, noisy: Point, *, key: PRNGKeyArray
 ) -> tuple[Point, Scalar]:
     """x ~ N(x~ + v s(x~), covariance): noise of variance v taken off one point, and how many variances were raised."""
     offset, clipped = covariance.deviate(score, variance, noisy, key=key)

@@ -125,9 +125,9 @@ class Particles:
 
     draws: Float[np.ndarray, "islands particles ..."]
     log_weights: Float[np.ndarray, " islands"]
-    betas: Float[np.ndarray, " levels+1"]
-    effective: Float[np.ndarray, "levels islands"]
-    acceptance: Float[np.ndarray, " levels"]
+    betas: Float[np.ndarray, " levels"]
+    effective: Float[np.ndarray, "levels-1 islands"]
+    acceptance: Float[np.ndarray, " levels-1"]
     families: Int[np.ndarray, " islands"]
 
     @property

@@ -18,8 +18,9 @@ class Trace:
     `acceptance` has one mean per chain; `divergences` and `clipped` count over all chains and transitions. The draws of
     a run that went to disk are read from there as they are needed.
 
+    >>> import unnorm as un
     >>> draws = np.random.default_rng(0).normal(size=(4, 1000, 2))
-    >>> Trace(draws, np.ones(4), divergences=3, sampler=None).warnings[0][:25]
+    >>> Trace(draws, np.ones(4), divergences=3, sampler=un.samplers.HMC()).warnings[0][:25]
     '3 transitions diverged: t'
     """
 

@@ -6,15 +6,16 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 
-from unnorm.energies.base import AbstractEnergy, Point, Scalar
+from unnorm.energies.base import AbstractEnergy, Point
 from unnorm.errors import InputError
+from unnorm.noises.base import Level
 
 
 class AbstractScore(eqx.Module):
     """s(t, x), meant to be grad_x log p_t(x)."""
 
     @abstractmethod
-    def __call__(self, t: Scalar, x: Point) -> Point:
+    def __call__(self, t: Level, x: Point) -> Point:
         """The score at level t of one point."""
 
 
@@ -28,16 +29,16 @@ class EnergyScore(AbstractScore):
 
     energy: AbstractEnergy
 
-    def __call__(self, t: Scalar, x: Point) -> Point:
+    def __call__(self, t: Level, x: Point) -> Point:
         return -jax.grad(self.energy)(x)
 
 
 class FunctionScore(AbstractScore):
     """Any callable (t, x) -> score; arrays inside it (if it is a pytree) are its parameters."""
 
-    function: Callable[[Scalar, Point], Point]
+    function: Callable[[Level, Point], Point]
 
-    def __call__(self, t: Scalar, x: Point) -> Point:
+    def __call__(self, t: Level, x: Point) -> Point:
         return self.function(t, x)
 
 

@@ -11,6 +11,7 @@ from unnorm.energies.base import Point, Scalar
 from unnorm.errors import require
 from unnorm.networks import MLP
 from unnorm.noises import AbstractGaussianNoise
+from unnorm.noises.base import Level
 from unnorm.scores.base import AbstractScore
 
 
@@ -37,7 +38,7 @@ class ConditionalScore(AbstractScore):
         require(self.spread > 0, f"the standard deviation of the data must be positive, not {self.spread}")
         require(self.octaves >= 0, f"the level needs a number of octaves from 0 up, not {self.octaves}")
 
-    def __call__(self, t: Scalar, x: Point) -> Point:
+    def __call__(self, t: Level, x: Point) -> Point:
         level = jnp.asarray(t, x.dtype)
         alpha, sigma = self.noise.alpha(level), self.noise.sigma(level)
         width = jnp.sqrt((alpha * self.spread) ** 2 + sigma**2)

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from unnorm.energies.base import Scalar
 from unnorm.errors import require
+from unnorm.noises.base import Level
 from unnorm.scores.base import AbstractScore
 
 Samples = Float[Array, "n d"]
@@ -86,6 +87,6 @@ class SpectralScore(AbstractScore):
         beta = -jnp.sqrt(n) * inverse[:, None] * (vectors.T @ (slopes / n))
         self.coefficients = jnp.sqrt(n) * vectors @ (inverse[:, None] * beta)
 
-    def __call__(self, t: Scalar | float, x: Float[Array, " d"]) -> Float[Array, " d"]:
+    def __call__(self, t: Level, x: Float[Array, " d"]) -> Float[Array, " d"]:
         kernel = jnp.exp(-jnp.sum((self.samples - x) ** 2, axis=-1) / (2 * self.width**2))
         return kernel @ self.coefficients

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unnorm.energies.base import Point, Scalar
 from unnorm.errors import require
 from unnorm.networks import MLP
+from unnorm.noises.base import Level
 from unnorm.scores.base import AbstractScore, as_score
 
 
@@ -31,7 +32,7 @@ class FreeScore(AbstractScore):
 
     network: Callable[[Array], Array]
 
-    def __call__(self, t: Scalar, x: Point) -> Point:
+    def __call__(self, t: Level, x: Point) -> Point:
         return self.network(x.reshape(-1)).reshape(x.shape)
 
 
@@ -65,7 +66,7 @@ class FromScore(AbstractSecondOrder):
 
     score: AbstractScore = eqx.field(converter=as_score)
 
-    def __call__(self, t: Scalar, x: Point) -> Point:
+    def __call__(self, t: Level, x: Point) -> Point:
         return self.score(t, x)
 
     def apply(self, x: Point, v: Point) -> Point:
@@ -117,7 +118,7 @@ class LowRankSecondOrder(AbstractFactored):
     def __check_init__(self):
         require(self.rank >= 1, f"a low-rank second-order score needs a rank of at least 1, not {self.rank}")
 
-    def __call__(self, t: Scalar, x: Point) -> Point:
+    def __call__(self, t: Level, x: Point) -> Point:
         return self.score(t, x)
 
     def factors(self, x: Point) -> tuple[Float[Array, " d"], Float[Array, "d r"]]:
@@ -136,7 +137,7 @@ class DiagonalSecondOrder(AbstractFactored):
     score: AbstractScore = eqx.field(converter=as_score)
     alpha: Callable[[Array], Array]
 
-    def __call__(self, t: Scalar, x: Point) -> Point:
+    def __call__(self, t: Level, x: Point) -> Point:
         return self.score(t, x)
 
     def factors(self, x: Point) -> tuple[Float[Array, " d"], Float[Array, "d r"]]:

@@ -89,7 +89,7 @@ def _likelihood_moments(model: AbstractEnergy, groups: Array) -> tuple[Array, ..
 
 @eqx.filter_jit
 def _cnce_moments(
-    model: AbstractEnergy, noise: AbstractNoise, groups: Array, keys: PRNGKeyArray, inner: int
+    model: AbstractEnergy, noise: AbstractNoise, groups: Array, keys: Array, inner: int
 ) -> tuple[Array, ...]:
     """C1, C2 and E_x(m m') in each group."""
     slopes = _slopes(model)

@@ -1,0 +1,248 @@
+"""What a model is made of, each part once: networks, energies, noises and scores, in the plane.
+
+A piece has a name, "kind/name" as in the catalogue, and a function that exercises what it names. What need only be
+traced is traced and not compiled.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any, get_type_hints
+
+import checking
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jaxtyping
+import numpy as np
+from beartype.door import is_bearable
+
+from unnorm import catalogue, energies, networks, noises, scores
+from unnorm.spaces import Real
+
+Piece = tuple[str, Callable[[], Any]]
+
+KEY = jax.random.key(0)
+ROWS = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
+DATA = jnp.asarray(ROWS)
+X = DATA[0]
+SPACE = Real((2,))
+GAUSSIAN = energies.standard_gaussian(2)
+WIDE = energies.standard_gaussian(2, scale=2**0.5)
+#: A density whose constant is not known.
+FREE = energies.FunctionEnergy(lambda x: 0.3 * jnp.sum(x**2) + 0.1 * jnp.sum(x**4), SPACE)
+CONTEXT = catalogue.Context(SPACE, noises.Scales(0.3, 1.0, 2), KEY, ROWS[:30], ROWS[30:])
+
+
+def traced(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The shapes of the result; nothing is compiled."""
+    return eqx.filter_eval_shape(function, *args, **kwargs)
+
+
+def held(module: Any) -> Any:
+    """A module whose fields are what their annotations say; the hook itself looks at arguments only."""
+    hints = get_type_hints(type(module), include_extras=True)
+    with jaxtyping.jaxtyped("context"):
+        for field in dataclasses.fields(module):
+            value = getattr(module, field.name)
+            if not is_bearable(value, hints[field.name], conf=checking.CONF):
+                raise jaxtyping.TypeCheckError(
+                    f"{type(module).__name__}.{field.name} is {hints[field.name]}, and holds {eqx.tree_pformat(value)}"
+                )
+    return module
+
+
+def mlp(inputs: int = 2, outputs: int = 1) -> networks.MLP:
+    return networks.MLP(inputs, outputs, width=4, depth=1, key=KEY)
+
+
+# ------------------------------------------------------------------------------------------------- energies
+
+
+def walk_energy(energy: energies.AbstractEnergy) -> None:
+    x = jnp.zeros(energy.space.shape)
+    traced(held(energy), x)
+    traced(jax.vmap(energy), x[None])
+    traced(lambda e: (0.5 * e + e)(x), energy)
+    traced(lambda e: (jnp.asarray(0.5) * e)(x), energy)
+    traced(scores.EnergyScore(energy), 0.0, x)
+    if energy.space.size > 1:
+        traced(lambda e: e.given({0: 1.0})(jnp.zeros(energy.space.size - 1)), energy)
+    if isinstance(energy, energies.AbstractNormalised):
+        traced(energy.log_prob, x)
+        traced(lambda key: energy.sample(key=key), KEY)
+        traced(lambda key: energy.samples(3, key=key), KEY)
+
+
+SMALL = {
+    "tilted": {"reference": "gaussian", "width": 4, "depth": 1},
+    "mlp": {"width": 4, "depth": 1},
+    "resnet": {"width": 4, "blocks": 1},
+    "gaussian": {},
+    "mixture": {"components": 2},
+}
+
+
+def built_model(name: str) -> energies.AbstractEnergy:
+    entry = catalogue.find(catalogue.MODELS, name, "model")
+    return entry.build(catalogue.read_options(entry, SMALL[name]), CONTEXT)
+
+
+def dkef() -> energies.DKEF:
+    return energies.DKEF(DATA, anchors=4, width=3, key=KEY)
+
+
+def nice() -> energies.NICE:
+    return energies.NICE(SPACE, width=4, depth=1, couplings=2, key=KEY)
+
+
+def mixture() -> energies.GaussianMixture:
+    return energies.gaussian_mixture([0.5, 0.5], [[-1.0, 0.0], [1.0, 0.0]], 0.5)
+
+
+def nets() -> Iterator[Piece]:
+    yield "networks/MLP", lambda: traced(held(mlp()), X)
+    yield "networks/ResNet", lambda: traced(held(networks.ResNet(2, 1, width=4, blocks=1, key=KEY)), X)
+    yield "networks/Wells", lambda: traced(held(networks.Wells(DATA, units=3, radius=0.5, key=KEY)), X)
+
+    def autoencoders() -> None:
+        for make in (networks.gaussian_autoencoder, networks.implicit_autoencoder, networks.wasserstein_autoencoder):
+            model = held(make(2, 2, width=4, key=KEY))
+            z = traced(lambda m: m.encoder.sample(X, key=KEY), model)
+            traced(lambda z, m=model: (m.decoder.mean(z), m.decoder.log_prob(X, z)), z)
+        traced(networks.GaussianDecoder(mlp(2, 2)).log_prob, X, X)
+        traced(networks.GaussianDecoder(mlp(2, 2)).mean, X)
+
+    yield "networks/autoencoders", autoencoders
+
+
+def models() -> Iterator[Piece]:
+    for entry in catalogue.MODELS:
+        yield f"models/{entry.name}", lambda name=entry.name: walk_energy(built_model(name))
+    yield "models/DKEF", lambda: walk_energy(dkef())
+    yield "models/NICE", lambda: (walk_energy(nice()), walk_energy(energies.NICE(Real((2, 2)), width=4, key=KEY)))
+    yield "models/LatentPrior", lambda: walk_energy(energies.latent_prior(2, width=4, key=KEY))
+    yield "models/Shifted", lambda: walk_energy(energies.Shifted(FREE, 1.0))
+
+    def fitted() -> None:
+        walk_energy(energies.gaussian([0.0, 0.0], [[1.0, 0.5], [0.5, 1.0]]))
+        walk_energy(energies.fit_gaussian(ROWS))
+        traced(GAUSSIAN.given({np.int64(0): 1.0}), X[:1])
+        traced(lambda: (GAUSSIAN.covariance, mixture().assign(X), mixture().weights, mixture().means))
+        GAUSSIAN.entropy()
+        mixture().entropy(20, key=KEY)
+        walk_energy(energies.KDE(DATA, 0.5))
+        walk_energy(energies.KDE(DATA, 0.5, shape=jnp.eye(2), block=7))
+        walk_energy(energies.LatentPosterior(networks.GaussianDecoder(mlp(2, 2)), X, GAUSSIAN))
+        walk_energy(energies.Blend((GAUSSIAN, mixture()), jnp.zeros(2)))
+        walk_energy(energies.fit_mixture(DATA, 2, steps=2, key=KEY))
+        walk_energy(energies.committee(DATA, 2, members=2, key=KEY))
+        walk_energy(energies.NeuralEnergy(SPACE, mlp(), scale=2, confinement=1))
+
+    yield "models/fitted", fitted
+    yield (
+        "models/chosen",
+        lambda: (
+            energies.best_mixture(ROWS[:30], ROWS[30:], sizes=(1, 2), key=KEY),
+            energies.best_committee(DATA[:30], DATA[30:], key=KEY),
+            walk_energy(energies.best_reference(ROWS[:30], ROWS[30:], key=KEY)),
+        ),
+    )
+
+
+# ------------------------------------------------------------------------------------------------- noises
+
+
+def walk_noise(noise: noises.AbstractNoise, *, density: bool = True) -> None:
+    held(noise)
+    for t in (0, jnp.asarray(0.5)):
+        traced(lambda x, t=t: noise.sample(t, x, key=KEY), X)
+        traced(lambda x, t=t: noise.propose(t, x, key=KEY), X)
+        traced(lambda xs, t=t: noise.propose_each(t, xs, key=KEY), DATA)
+        if density:
+            traced(lambda x, t=t: noise.log_prob(t, x, x), X)
+        if isinstance(noise, noises.AbstractGaussianNoise):
+            traced(lambda t: (noise.alpha(t), noise.sigma(t), noise.variance(t), noise.drift(t), noise.diffusion(t)), t)
+
+
+def walk_reference(recipe: noises.AbstractReferenceFromData) -> None:
+    reference = held(held(recipe).fit(DATA, key=KEY))
+    traced(lambda key: reference.sample(key=key), KEY)
+    traced(lambda x: (reference.of_noise(x), reference.of_data(x)), X)
+    traced(reference.of_rows, DATA)
+
+
+def corruptions() -> Iterator[Piece]:
+    for kind in (noises.Gaussian, noises.VarianceExploding, noises.VariancePreserving, noises.OrnsteinUhlenbeck):
+        yield f"noises/{kind.__name__}", lambda kind=kind: walk_noise(kind(0.5))
+
+    def kde() -> None:
+        noise = noises.KDE(DATA, 0.5)
+        walk_noise(noise)
+        walk_noise(noises.Remembered(noise))
+        traced(lambda x: (noise.leave_one_out(x), noise.of_data(x), noise.of_noise(x)), X)
+
+    def jumps() -> None:
+        walk_noise(noises.Jumps(local=0.1, bandwidth=0.1).fit(DATA))
+        walk_noise(noises.Jumps((0.1, 1), 0.1, wide=0.1, leave_one_out=True).fit(DATA))
+        walk_noise(noises.GlobalJumps(0).fit(DATA), density=False)
+        walk_noise(noises.GlobalJumps(0.1).fit(DATA))
+
+    yield "noises/KDE", kde
+    yield "noises/DataJump", lambda: walk_noise(noises.DataJump(DATA), density=False)
+    yield "noises/Independent", lambda: walk_noise(noises.Independent(GAUSSIAN))
+    yield "noises/Jumps", jumps
+    yield "noises/BlendedJumps", lambda: walk_noise(noises.BlendedJumps(0.1, 0.1).fit(DATA))
+    yield "noises/LeaveOneOut", lambda: walk_noise(noises.LeaveOneOut(noises.KDE(DATA, 0.5)))
+    yield "noises/MomentGaussian", lambda: walk_reference(noises.MomentGaussian())
+    yield "noises/UnitGaussian", lambda: walk_reference(noises.UnitGaussian())
+    yield "noises/SpanGaussian", lambda: walk_reference(noises.SpanGaussian())
+    yield "noises/KernelDensity", lambda: walk_reference(noises.KernelDensity(0.5))
+    yield "noises/FittedMixture", lambda: walk_reference(noises.FittedMixture(2, steps=2))
+    yield "noises/scales_of", lambda: noises.scales_of(ROWS[:30], ROWS[30:]).step
+
+
+# ------------------------------------------------------------------------------------------------- scores
+
+
+def walk_score(score: scores.AbstractScore) -> None:
+    held(score)
+    for t in (0.5, jnp.asarray(0.5)):
+        traced(score, t, X)
+
+
+def walk_second(score: scores.AbstractSecondOrder) -> None:
+    walk_score(score)
+    posterior = scores.DenoisingPosterior(score, 0.5)
+    traced(lambda x: (score.diagonal(x), score.apply(x, x), score.matrix(x)), X)
+    traced(lambda x: (posterior.mean(x), posterior.variances(x), posterior.apply(x, x), posterior.covariance(x)), X)
+    traced(lambda x: posterior.sample(x, key=KEY), X)
+
+
+def slopes() -> Iterator[Piece]:
+    noise = noises.VarianceExploding(0.1, 10)
+    yield "scores/EnergyScore", lambda: walk_score(scores.as_score(FREE))
+    yield "scores/FunctionScore", lambda: walk_score(scores.FunctionScore(lambda t, x: -x / (1 + t)))
+    yield "scores/ConditionalScore", lambda: walk_score(scores.conditional_mlp(noise, 2, width=4, depth=1, key=KEY))
+    yield "scores/SpectralScore", lambda: traced(lambda xs: walk_score(scores.SpectralScore(xs)), DATA)
+    yield "scores/stein_score", lambda: (traced(scores.stein_score, DATA), traced(scores.stein_score, DATA, 1, 2.0))
+    yield "scores/FreeScore", lambda: walk_score(scores.FreeScore(mlp(2, 2)))
+    yield "scores/FromScore", lambda: walk_second(scores.FromScore(WIDE))
+    yield "scores/LowRankSecondOrder", lambda: walk_second(low_rank())
+    yield (
+        "scores/DiagonalSecondOrder",
+        lambda: walk_second(scores.diagonal_mlp(2, width=4, factor_width=4, depth=1, key=KEY)),
+    )
+    yield "scores/GaussianDenoiser", lambda: traced(lambda x: (denoiser()(x), denoiser().sample(x, key=KEY)), X)
+    yield (
+        "scores/posterior_moment",
+        lambda: traced(lambda x: scores.posterior_moment(scores.as_score(WIDE), 1.0, x, 2), X),
+    )
+    yield "scores/slopes_and_curvature", lambda: traced(lambda x: scores.slopes_and_curvature(FREE, x, jnp.eye(2)), X)
+
+
+def denoiser() -> scores.GaussianDenoiser:
+    return scores.GaussianDenoiser(mlp(2, 4))
+
+
+def low_rank() -> scores.LowRankSecondOrder:
+    return scores.low_rank_mlp(2, rank=1, width=4, factor_width=4, depth=1, key=KEY)

@@ -1,0 +1,115 @@
+"""Every name of the library once, on two coordinates and a few rows, with all annotations enforced.
+
+Run as a program: the hook must be there before the library is imported, and other tests are better off without it.
+Prints one JSON document: `exercised` names the pieces that ran, `false` says of the others which annotation is not
+true, `refusals` what became of calls that are wrong on purpose, and `untouched` lists public names of which nothing was
+called.
+"""
+
+import importlib
+import inspect
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import checking
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jaxtyping
+
+jaxtyping.install_import_hook("unnorm", "checking.checked")
+
+import shape_methods as methods  # noqa: E402
+import shape_parts as parts  # noqa: E402
+from shape_parts import DATA, GAUSSIAN, KEY, X, built_model, mixture, traced  # noqa: E402
+
+import unnorm as un  # noqa: E402
+from unnorm import noises  # noqa: E402
+
+GROUPS = (
+    parts.nets,
+    parts.models,
+    parts.corruptions,
+    parts.slopes,
+    methods.losses,
+    methods.walks,
+    methods.generators,
+    methods.training,
+    methods.judgements,
+    methods.data,
+)
+
+
+def refusals() -> dict[str, str]:
+    """What must not pass, and how it was refused."""
+
+    @jaxtyping.jaxtyped(typechecker=checking.checked)
+    class Liar(eqx.Module):
+        """Says that it gives a number, and gives two."""
+
+        scale: jaxtyping.Float[jax.Array, ""]
+
+        @jaxtyping.jaxtyped(typechecker=checking.checked)
+        def __call__(self, x: jaxtyping.Float[jax.Array, " d"]) -> jaxtyping.Float[jax.Array, ""]:
+            return self.scale * x
+
+    wrong: dict[str, Callable[[], Any]] = {
+        "a batch where an energy takes a point": lambda: GAUSSIAN(DATA),
+        "a batch where a traced mixture takes a point": lambda: traced(mixture(), DATA),
+        "a batch where a network takes a point": lambda: built_model("mlp")(DATA),
+        "points of another rank where a noise takes rows": lambda: noises.DataJump(DATA).sample(0.0, DATA, key=KEY),
+        "levels along an axis where a noise takes one": lambda: noises.Gaussian(1.0).sample(jnp.zeros(2), X, key=KEY),
+        "whole numbers where an energy takes real ones": lambda: GAUSSIAN(jnp.zeros(2, int)),
+        "two lengths under one name": lambda: noises.KDE(DATA, 0.5).log_prob(0.0, jnp.zeros(2), jnp.zeros(3)),
+        "a field that is not what it says": lambda: Liar(jnp.zeros(2)),
+        "a result that is not what it says": lambda: Liar(jnp.ones(()))(jnp.ones(2)),
+    }
+    found = {}
+    for name, attempt in wrong.items():
+        try:
+            attempt()
+            found[name] = "passed"
+        except jaxtyping.TypeCheckError:
+            found[name] = "TypeCheckError"
+    return found
+
+
+def untouched() -> list[str]:
+    """Public classes and functions of which nothing was called."""
+    missing = []
+    for package in un._MODULES:
+        for name, value in vars(importlib.import_module(f"unnorm.{package}")).items():
+            home, own = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
+            if name.startswith("_") or not str(home).startswith("unnorm.") or not callable(value):
+                continue
+            # An abstract class is never made; tuples and dictionaries with names are made without the hook's knowing.
+            if inspect.isclass(value):
+                if name.startswith("Abstract") or issubclass(value, tuple | dict | BaseException):
+                    continue
+                called = any(m == home and q.startswith(f"{own}.") for m, q in checking.CALLED)
+            else:
+                called = (home, own) in checking.CALLED
+            if not called:
+                missing.append(f"{package}.{name}")
+    return missing
+
+
+def main() -> None:
+    # Of a list or a tuple one element is checked, drawn at random.
+    random.seed(0)
+    exercised, false = [], {}
+    for group in GROUPS:
+        for name, piece in group():
+            try:
+                piece()
+                exercised.append(name)
+            except (jaxtyping.TypeCheckError, jaxtyping.AnnotationError) as error:
+                false[name] = str(error)
+    found = {"exercised": exercised, "false": false, "refusals": refusals(), "untouched": untouched()}
+    print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()
