@@ -7,7 +7,8 @@ from pathlib import Path
 from unnorm.catalogue import EXPERIMENTS
 from unnorm.cli.output import emit_json, emit_table, note, write_json
 from unnorm.errors import InputError, require
-from unnorm.experiments.base import Experiment, Job, Result, Scale
+from unnorm.estimate import Estimate
+from unnorm.experiments.base import Experiment, Job, Result, Row, Scale
 
 
 def _find(name: str) -> Experiment:
@@ -60,8 +61,15 @@ def _heads(result: Result, name: str) -> list[str]:
     return [name, "published"] if _published_anywhere(result, name) else [name]
 
 
-def _cells(result: Result, row, name: str) -> list[str]:
-    ours = row.figures[name].number() if name in row.figures else ""
+def _number(figure: Estimate) -> str:
+    """A figure with its error; without one where it is exact, or where one seed says nothing of it."""
+    if figure.stderr == 0:
+        return f"{figure.value:.4g}"
+    return f"{figure.value:.4g} (1 seed)" if figure.diagnostics.get("seeds") == 1 else figure.number()
+
+
+def _cells(result: Result, row: Row, name: str) -> list[str]:
+    ours = _number(row.figures[name]) if name in row.figures else ""
     if not _published_anywhere(result, name):
         return [ours]
     return [ours, row.published[name].number() if name in row.published else ""]

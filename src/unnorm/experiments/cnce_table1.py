@@ -30,11 +30,13 @@ from unnorm.energies import (
     FunctionEnergy,
     NeuralEnergy,
     ResNetEnergy,
+    Tilted,
     best_reference,
     fit_gaussian,
     fit_mixture,
     tilt,
 )
+from unnorm.energies.em import FULL, SPHERICAL
 from unnorm.estimate import Estimate
 from unnorm.evaluation import energies, log_likelihood, log_partition, tempered_population
 from unnorm.experiments.base import Claim, Experiment, Job, Published, Result, Row, over_seeds
@@ -93,7 +95,9 @@ def _model(name: str, problem: Problem, seed: int, steps: int) -> AbstractEnergy
     if name == "constant energy":
         return FunctionEnergy(lambda x: jnp.zeros((), x.dtype), problem.space)
     if name == "mixture by EM":
-        return fit_mixture(rows, 60, ridge=1e-3, key=start)
+        # Full covariances of 20 columns learn the training rows by heart (-13.3): validation prefers round components.
+        found = [fit_mixture(rows, k, covariance=kind, key=start) for k in (40, 60) for kind in (FULL, SPHERICAL)]
+        return max(found, key=lambda mixture: float(jnp.mean(jax.vmap(mixture.log_prob)(valid))))
     scales = scales_of(problem.train, problem.valid)
     if name == "ours":
         model = tilt(best_reference(rows, valid, key=start), key=start)
@@ -132,6 +136,8 @@ def _piece(name: str, seed: int, steps: int) -> dict[str, float]:
     if name in OWN:
         nll = own_nll(model, problem, seed)
         found |= {"own NLL": nll.value, "own stderr": nll.stderr}
+    if isinstance(model, Tilted):
+        found["reference NLL"] = float(np.mean(energies(model.reference, problem.test)))
     return found
 
 
@@ -153,6 +159,7 @@ def run(job: Job) -> Result:
     mix, ours, neural = means["CNCE mix"], means["ours"], means["ours-neural"]
     em = means["mixture by EM"]
     own = {m: float(np.mean([piece["own NLL"] for piece in found[m]])) for m in OWN}
+    reference = float(np.mean([piece["reference NLL"] for piece in found["ours"]]))
     claims = (
         Claim("CNCE mix is at least as good as printed in NLL (-6.6).", mix["NLL"].value <= -6.6),
         Claim("CNCE mix is at least as good as printed in MSE (66.2).", mix["MSE"].value <= 66.2),
@@ -166,6 +173,10 @@ def run(job: Job) -> Result:
         Claim(
             "ours is no worse than a Gaussian mixture by EM (to 0.05 nats).",
             ours["NLL"].value <= em["NLL"].value + 0.05,
+        ),
+        Claim(
+            f"ours is no worse than the reference it began with ({reference:.2f}).",
+            max(ours["NLL"].value, own["ours"]) <= reference,
         ),
         Claim("ours-neural: NLL at most -11.", neural["NLL"].value <= -11),
         *(
