@@ -150,11 +150,11 @@ class D2SMVR(AbstractSecondOrderLoss):
             contrast = jnp.sum(alpha * (1 - flat**2)) + jnp.sum(v**2) - jnp.sum((v.T @ flat) ** 2)
             return frobenius(alpha, v, jnp.ones(v.shape[1], v.dtype)), contrast, v[:, -1]
 
-        # The three points as a batch: one large product per layer instead of three.
-        norms, contrasts, slopes = jax.vmap(parts)(jnp.stack([x + step, x - step, x]))
-        curvature = contrasts[0] + contrasts[1] - 2 * contrasts[2]
-        second = norms[0] + norms[1] + 2 / self.noise.scale**2 * curvature
-        return second, _first_vr(slopes[2], slopes[0], z, self.noise.scale)
+        # One by one: as a batch of three they take two thirds longer.
+        plus, minus, here = (parts(y) for y in (x + step, x - step, x))
+        curvature = plus[1] + minus[1] - 2 * here[1]
+        second = plus[0] + minus[0] + 2 / self.noise.scale**2 * curvature
+        return second, _first_vr(here[2], plus[2], z, self.noise.scale)
 
 
 class DiagonalD2SM(AbstractSecondOrderLoss):
@@ -182,11 +182,11 @@ class DiagonalD2SMVR(AbstractSecondOrderLoss):
 
     def both(self, model: AbstractSecondOrder, x: Array, z: Array) -> tuple[Scalar, Scalar]:
         step, contrast = self.noise.scale * z, 1 - z.reshape(-1) ** 2
-        points = jnp.stack([x + step, x - step, x])
-        (plus, minus, here), slopes = jax.vmap(lambda y: _diagonal_psi(model, y))(points)
+        # One by one: as a batch of three they take a third longer.
+        (plus, noisy), (minus, _), (here, clean) = (_diagonal_psi(model, y) for y in (x + step, x - step, x))
         curvature = jnp.sum(contrast * (plus + minus - 2 * here))
         second = jnp.sum(plus**2) + jnp.sum(minus**2) + 2 / self.noise.scale**2 * curvature
-        return second, _first_vr(slopes[2], slopes[0], z, self.noise.scale)
+        return second, _first_vr(clean, noisy, z, self.noise.scale)
 
 
 class JointSecondOrder(AbstractObjective):
