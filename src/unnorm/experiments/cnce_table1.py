@@ -56,6 +56,8 @@ PRINTED = {
 }
 #: Energies that are also normalised without the truth.
 OWN = ("ours-neural", "ours")
+#: Where the picture ends, in nats per row.
+EDGE = 10.0
 METHODS = (*PRINTED, "ours-neural", "ours", "constant energy", "mixture by EM", "true density")
 
 
@@ -207,7 +209,13 @@ def draw(result: Result, file: Path) -> None:
     figure = Figure(figsize=(8, 3.6), layout="constrained")
     axes = figure.subplots()
     places = np.arange(len(METHODS))
-    axes.plot([result.series[m]["NLL"] for m in METHODS], places, "o", label="here")
+    values = np.array([result.series[m]["NLL"] for m in METHODS])
+    axes.plot(np.minimum(values, EDGE), places, "o", label="here")
+    # Those that do not normalise would leave the others no room: they stand at the edge, with their number.
+    for place in places[values > EDGE]:
+        axes.annotate(
+            f"{values[place]:.0f} →", (EDGE, place), (-8, 0), textcoords="offset points", ha="right", va="center"
+        )
     printed = [(PRINTED[m][1], i) for i, m in enumerate(METHODS) if m in PRINTED]
     axes.errorbar(
         [p[0] for p, _ in printed], [i + 0.15 for _, i in printed], xerr=[p[1] for p, _ in printed], fmt="s",
