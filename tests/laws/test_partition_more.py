@@ -171,6 +171,13 @@ def test_the_error_is_right_where_tails_are_lighter_than_the_bases():
     assert np.mean([to_the_base(seed, key) for seed, key in enumerate(keys)]) > 2
 
 
+@pytest.mark.parametrize("options", [{"levels": 2}, {"betas": jnp.array([0.0, 0.5, 1.0])}], ids=["levels", "betas"])
+@pytest.mark.parametrize("method", [reverse_ais, bracket])
+def test_too_few_levels_are_refused(method, options):
+    with pytest.raises(un.InputError, match="at least 3 levels, not 2"):
+        method(PROBLEMS["mixture"], BASE, draws_of("mixture", 8, seed=10), **options, key=jax.random.key(0))
+
+
 def test_draws_that_miss_a_mode_are_seen():
     """Of the mass 0.3 is in the left-hand mode, but more of the annealed chains end there: log Z comes out too low."""
     draws = np.asarray(un.energies.gaussian([-1.5, 0.0], 0.36 * np.eye(2)).samples(1600, key=jax.random.key(13)))
