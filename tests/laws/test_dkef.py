@@ -11,7 +11,7 @@ import unnorm as un
 from unnorm.energies import DKEF, gaussian_mixture
 from unnorm.errors import InputError
 from unnorm.objectives import DSM, SM, SSM, SSMVR, ApproximateBP, CurvaturePropagation, KernelFamily, finalise
-from unnorm.objectives.kernel_curvature import approximate_traces, sampled_traces
+from unnorm.objectives.kernel_curvature import approximate_traces, sampled_trace, sampled_traces
 from unnorm.objectives.kernel_family import over_data, quadratic
 from unnorm.scores import as_score
 
@@ -88,6 +88,27 @@ def test_curvature_propagation_is_unbiased_and_approximate_backpropagation_is_no
     assert breaks(draws, approximate)
     # Without the noise of the hidden layers the curvature of the features is lost.
     assert breaks(draws, exact_traces(flattened(model, x), x))
+
+
+def test_curvature_propagated_through_the_whole_energy_is_unbiased_and_noisier(small):
+    model, rows = small
+    x, keys = rows[0], jax.random.split(jax.random.key(3), 20_000)
+    # Signs of both kinds, for which the bends of the features matter most.
+    flat = exact_traces(flattened(model, x), x)
+    alpha = jnp.sign(exact_traces(model, x) - flat) * jnp.linspace(0.5, 1.5, len(flat))
+    truth = alpha @ exact_traces(model, x)
+
+    @jax.jit
+    def both(model, alpha):
+        return (
+            jax.lax.map(lambda k: sampled_trace(model, alpha, 1e-4)(x, k), keys, batch_size=1000),
+            jax.lax.map(lambda k: alpha @ sampled_traces(model, 1e-4)(x, k), keys, batch_size=1000),
+        )
+
+    whole, apart = (np.asarray(draws, np.float64) for draws in both(model, alpha))
+    assert holds(whole, truth)
+    assert whole.std() > 1.5 * apart.std()
+    assert breaks(whole, alpha @ flat)
 
 
 def flattened(model, x):

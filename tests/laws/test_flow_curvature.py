@@ -50,9 +50,15 @@ def test_both_gradients_are_exact():
     sampled = eqx.filter_jit(sampled_flow_curvature)(model, X, floor=1e-4, key=DRAWS[0])
     for found in (approximate(model, X), sampled):
         np.testing.assert_allclose(found[0], gradient, rtol=1e-4, atol=1e-5)
-    # Control: the halves taken in the wrong turns, as in the released program.
-    turned = eqx.tree_at(lambda m: m.networks, flow(size=4), tuple(reversed(flow(size=4).networks)))
-    assert not np.allclose(approximate(turned, X[:4])[0], exact(flow(size=4), X[:4])[0], rtol=1e-2)
+    # Control: every coupling taken for one of the first kind, as in the released program.
+    even = flow(size=4)
+    truth = exact(even, X[:4])[0]
+    for alternate, right in ((True, True), (False, False)):
+        sampled = sampled_flow_curvature(even, X[:4], floor=1e-4, alternate=alternate, key=DRAWS[0])
+        for found in (approximate_flow_curvature(even, X[:4], alternate=alternate), sampled):
+            assert np.allclose(found[0], truth, rtol=1e-2) == right
+    with pytest.raises(InputError, match="two halves of one size"):
+        approximate_flow_curvature(model, X, alternate=False)
 
 
 def test_the_random_diagonal_has_the_right_mean():

@@ -3,8 +3,9 @@
 `propagation` carries curvature back from the one output of a perceptron. Here log p(x) = -|y|^2 / 2 + sum s with
 y = exp(s) * f(x), so that the walk starts at y, with gradient -y and Hessian -I, and goes back through the scales and
 the couplings. A coupling adds network(a) to b: what arrives at b goes on to b as it is, and through the network to a,
-where it is added. The thesis compares both methods on MNIST (Table 3.1); its released derivatives take every coupling
-for the first kind, and those here take each half in its turn.
+where it is added. The thesis compares both methods on MNIST (Table 3.1). Its released derivatives take every coupling
+for one of the first kind, so that what they call s and tr belong to no flow; `alternate=False` repeats that, to compare
+with the figures printed.
 """
 
 from abc import abstractmethod
@@ -72,20 +73,24 @@ def _join(first: Parts, second: Parts) -> Parts:
     )
 
 
-def _walk(flow: NICE, x: Array, start: Parts, through: Callable[[MLP, Vector, Parts, int], Parts]) -> Parts:
+def _walk(
+    flow: NICE, x: Array, start: Parts, through: Callable[[MLP, Vector, Parts, int], Parts], alternate: bool
+) -> Parts:
     """What starts at f(x), back at x: `through(network, input, parts, i)` takes it from b to a in coupling i."""
+    require(alternate or x.size % 2 == 0, f"couplings of one kind need two halves of one size, and {x.size} is odd")
     passes, _ = _passes(flow, x)
     first, second = _split(start, (x.size + 1) // 2)
     for i, (network, reads, forwards) in reversed(list(enumerate(passes))):
-        carried = through(network, reads, second if forwards else first, i)
-        if forwards:
+        to_first = forwards or not alternate
+        carried = through(network, reads, second if to_first else first, i)
+        if to_first:
             first = tuple(a + c for a, c in zip(first, carried, strict=True))
         else:
             second = tuple(a + c for a, c in zip(second, carried, strict=True))
     return _join(first, second)
 
 
-def approximate_flow_curvature(flow: NICE, x: Array) -> tuple[Vector, Vector]:
+def approximate_flow_curvature(flow: NICE, x: Array, *, alternate: bool = True) -> tuple[Vector, Vector]:
     """The gradient of log p, and the diagonal of its Hessian as if that of every layer's output were diagonal.
 
     Backwards: y = W u turns (g, h) into (W'g, (W^2)'h), W^2 by entries, and y = f(u) into (g f', g f'' + h f'^2).
@@ -102,11 +107,13 @@ def approximate_flow_curvature(flow: NICE, x: Array) -> tuple[Vector, Vector]:
             g, h = product(layer.weight.T, g), product((layer.weight**2).T, h)
         return g, h
 
-    g, h = _walk(flow, x, (-(scale**2) * unscaled, -(scale**2)), through)
+    g, h = _walk(flow, x, (-(scale**2) * unscaled, -(scale**2)), through, alternate)
     return g, h
 
 
-def sampled_flow_curvature(flow: NICE, x: Array, *, floor: float, key: PRNGKeyArray) -> tuple[Vector, Vector]:
+def sampled_flow_curvature(
+    flow: NICE, x: Array, *, floor: float, alternate: bool = True, key: PRNGKeyArray
+) -> tuple[Vector, Vector]:
     """The gradient of log p, and an unbiased draw of the diagonal of its Hessian.
 
     It starts with S = i exp(s) v, v Rademacher, for which Re(S S') has the mean -exp(2s), and is carried as in
@@ -128,14 +135,19 @@ def sampled_flow_curvature(flow: NICE, x: Array, *, floor: float, key: PRNGKeyAr
         return g, real, imaginary
 
     v = jax.random.rademacher(starting, scale.shape, scale.dtype)
-    g, real, imaginary = _walk(flow, x, (-(scale**2) * unscaled, jnp.zeros_like(v), scale * v), through)
+    g, real, imaginary = _walk(flow, x, (-(scale**2) * unscaled, jnp.zeros_like(v), scale * v), through, alternate)
     return g, real**2 - imaginary**2
 
 
 class AbstractFlowCurvature(AbstractObjective):
-    """The mean of |s|^2 / 2 + tr over a batch, both from one walk back through the flow."""
+    """The mean of |s|^2 / 2 + tr over a batch, both from one walk back through the flow.
+
+    `alternate=False` takes every coupling for one of the first kind, as the source's released code does: neither s nor
+    tr is right then.
+    """
 
     comparable: ClassVar[bool] = True
+    alternate: eqx.AbstractVar[bool]
 
     def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
         """Nothing persists between steps; a model of another make is refused here."""
@@ -166,8 +178,10 @@ class FlowApproximateBP(AbstractFlowCurvature):
     ()
     """
 
+    alternate: bool = eqx.field(static=True, default=True)
+
     def curvature(self, flow: NICE, x: Array, key: PRNGKeyArray) -> tuple[Vector, Vector]:
-        return approximate_flow_curvature(flow, x)
+        return approximate_flow_curvature(flow, x, alternate=self.alternate)
 
 
 class FlowCurvaturePropagation(AbstractFlowCurvature):
@@ -181,9 +195,10 @@ class FlowCurvaturePropagation(AbstractFlowCurvature):
     """
 
     floor: float = eqx.field(static=True, default=1e-4)
+    alternate: bool = eqx.field(static=True, default=True)
 
     def __check_init__(self):
         require(self.floor > 0, f"the floor under the square roots must be positive, not {self.floor}")
 
     def curvature(self, flow: NICE, x: Array, key: PRNGKeyArray) -> tuple[Vector, Vector]:
-        return sampled_flow_curvature(flow, x, floor=self.floor, key=key)
+        return sampled_flow_curvature(flow, x, floor=self.floor, alternate=self.alternate, key=key)

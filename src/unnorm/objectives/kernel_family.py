@@ -24,7 +24,7 @@ from unnorm.errors import InputError, require
 from unnorm.noises import Gaussian
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
 from unnorm.objectives.denoising import DSM
-from unnorm.objectives.kernel_curvature import Curvature, approximate_traces, sampled_traces
+from unnorm.objectives.kernel_curvature import Curvature, approximate_traces, sampled_trace, sampled_traces
 from unnorm.objectives.propagation import ApproximateBP, CurvaturePropagation
 from unnorm.objectives.score_matching import SM, SSM, SSMVR
 from unnorm.objectives.slices import AbstractSlices
@@ -184,6 +184,30 @@ def _(
     return _propagated(model, sampled_traces(model, loss.floor), batch, key, weights)
 
 
+@singledispatch
+def fitted_and_judged(
+    loss: AbstractObjective, model: DKEF, halves: Float[Array, "2 b d"], keys: PRNGKeyArray, ridge: Scalar
+) -> Scalar:
+    """The loss of the second half at the alpha of the first."""
+    # Both halves in one go: what depends on the anchors alone is computed, and compiled, once.
+    forms = jax.vmap(partial(quadratic, loss, model))(halves, keys)
+    fitted, judged = (Quadratic(*(part[i] for part in forms)) for i in (0, 1))
+    return judged(fitted.solve(ridge))
+
+
+@fitted_and_judged.register
+def _(loss: CurvaturePropagation, model: DKEF, halves: Array, keys: PRNGKeyArray, ridge: Scalar) -> Scalar:
+    """Alpha needs the trace of every kernel; the loss is that of curvature propagated through the whole energy."""
+    alpha = quadratic(loss, model, halves[0], keys[0]).solve(ridge)
+    basis, trace, precision = model.basis(), sampled_trace(model, alpha, loss.floor), 1 / model.base_scale**2
+
+    def one(x: Array, key: PRNGKeyArray) -> Scalar:
+        slope = jax.grad(lambda x: alpha @ basis(x))(x) - precision * x
+        return 0.5 * jnp.sum(slope**2) + trace(x, key) - precision * x.size
+
+    return jnp.mean(jax.vmap(one)(halves[1], jax.random.split(keys[1], len(halves[1]))))
+
+
 class KernelFamily(AbstractObjective):
     """One half of a batch gives alpha in closed form, differentiably; the other half gives the loss at that alpha.
 
@@ -208,13 +232,9 @@ class KernelFamily(AbstractObjective):
         self, model: DKEF, state: None, batch: Float[Array, "b d"], *, key: PRNGKeyArray
     ) -> tuple[Scalar, tuple[None, Info]]:
         require(len(batch) >= 2, "a batch to be halved needs at least 2 rows")
-        # Both halves in one go: what depends on the anchors alone is computed, and compiled, once.
         halves = batch[: len(batch) // 2 * 2].reshape(2, -1, batch.shape[-1])
-        forms = jax.vmap(partial(quadratic, self.loss, model))(halves, jax.random.split(key))
-        fitted, judged = (Quadratic(*(part[i] for part in forms)) for i in (0, 1))
         ridge = jnp.exp(model.log_ridge)
-        value = judged(fitted.solve(ridge))
-        return value, (None, {"ridge": ridge})
+        return fitted_and_judged(self.loss, model, halves, jax.random.split(key), ridge), (None, {"ridge": ridge})
 
 
 _block = eqx.filter_jit(quadratic)
