@@ -18,7 +18,7 @@ Here the normal has 35 correlated pairs among its 100 coordinates, with a correl
 the printed 7.04, 5.28 and 1.76. Errors are summed over entries.
 
 What s2 leaves beyond that comes from s1: the loss fixes s2 + s1 s1', so that an error e of s1 enters s2 as
-e s1' + s1 e'. With the exact s1 in its place s2 reaches the best of its rank; it has a row of its own.
+e s1' + s1 e'. With the exact s1 in its place, and many rows, s2 reaches the best of its rank; it has a row of its own.
 
 Which of the two ways wins is a matter of how many rows there are, which the source does not say. DSM-VR at small noise
 is score matching: with few rows s1 bends at each of them, and its derivative is wrong long before its values are. With
@@ -100,7 +100,7 @@ class Size:
 
 QUICK = Size(20, 7, (3, 6), 20, 5, (0.05,), 3, 25_000, 10_000, 4000, 128, 5e-3, 128, 32)
 PAPER = Size(100, 35, (15, 20, 30), 80, 20, (0.01, 0.05, 0.1), 3, 1_000_000, 1_000_000, 20_000, 256, 3e-3, 128, 32)
-#: At the quick size: so many rows that nothing is learnt by heart.
+#: So many rows that, at the quick size, nothing is learnt by heart.
 MANY = 400_000
 
 
@@ -218,7 +218,8 @@ def _cells(size: Size, seed: int) -> dict[str, Callable[[float, int], float]]:
     }
     for rank in size.ranks:
         cells[f"normal: s2 of rank {rank}"] = partial(lambda m, s, i: _normal(m, s, size, seed + i), rank)
-    cells[_known(size)] = lambda s, i: _normal(size.ranks[-1], s, size, seed + i, exact_slope=True)
+    large = replace(size, points=max(size.points, MANY))
+    cells[_known(size)] = lambda s, i: _normal(size.ranks[-1], s, large, seed + i, exact_slope=True)
     cells["logistics: s1 by DSM-VR"] = lambda s, i: _logistics(False, s, size, seed + i)
     cells["logistics: s2"] = lambda s, i: _logistics(True, s, size, seed + i)
     cells[KNOWN] = lambda s, i: _logistics(True, s, size, seed + i, exact_slope=True)
