@@ -371,7 +371,6 @@ def draw(result: Result, file: Path) -> None:
         )
     left.set_yticks(places, list(errors))
     left.invert_yaxis()
-    left.set_xscale("log")
     left.set_xlabel("squared error of s2, summed over entries")
     left.legend(frameon=False)
     labels = list(result.series["times"])

@@ -199,20 +199,20 @@ def draw(result: Result, path: Path) -> None:
     """The validation SM loss along the run, and where each method ends in both measures."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    figure = Figure(figsize=(10, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     for i, (method, of) in enumerate(result.series["methods"].items()):
         steps = result.series["steps"] * (1 + np.arange(len(of["curve"])))
         left.plot(steps, of["curve"], "o-", color=f"C{i}", label=method, markersize=3)
         right.plot(of["sm"], of["log_likelihood"], "o", color=f"C{i}")
-        right.annotate(method, (of["sm"], of["log_likelihood"]), textcoords="offset points", xytext=(5, 5), fontsize=7)
+    # What is released is off by many powers of ten, and the others would be one point beside it.
     left.set_yscale("symlog", linthresh=100)
+    right.set_xscale("symlog", linthresh=100)
     left.set_xlabel("steps")
     left.set_ylabel("validation SM loss")
-    left.legend(fontsize=8)
+    figure.legend(loc="outside lower center", ncols=5, fontsize=8)
     right.set_xlabel(SM_LOSS)
     right.set_ylabel(LOG_LIKELIHOOD)
-    right.margins(x=0.3, y=0.1)
     for axis in (left, right):
         axis.grid(alpha=0.3)
     figure.savefig(path, dpi=150)
