@@ -76,7 +76,7 @@ class Size:
     spectral: bool
 
 
-QUICK = Size(side=14, width=256, steps=5000, draws=16, rows=100, chains=16, levels=60, seeds=2, spectral=False)
+QUICK = Size(side=14, width=256, steps=5000, draws=8, rows=100, chains=16, levels=60, seeds=2, spectral=False)
 PAPER = Size(side=28, width=256, steps=100_000, draws=100, rows=10_000, chains=16, levels=1000, seeds=3, spectral=True)
 
 
