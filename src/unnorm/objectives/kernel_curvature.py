@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from unnorm.energies.kernel import DKEF, SkipFeatures
 from unnorm.objectives.base import Scalar
@@ -71,7 +71,7 @@ class _Carried(NamedTuple):
 
 
 def _to_features(
-    weight: Float[Array, "l 1"], outward: Float[Array, "l f"], precision: Array, floor: float, keys: PRNGKeyArray
+    weight: Float[Array, "l 1"], outward: Float[Array, "l f"], precision: Array, floor: float, keys: Key[Array, "2"]
 ) -> _Carried:
     """From the kernels to their features, anchor by anchor: exp has m = weight, the square -weight / s^2 a feature."""
     start = _Carried(weight, jnp.zeros_like(weight), jnp.zeros_like(weight)).bent(jnp.ones(()), weight, floor, keys[0])
@@ -79,7 +79,7 @@ def _to_features(
 
 
 def _to_input(
-    phi: SkipFeatures, slopes: list[Array], bends: list[Array], at: _Carried, floor: float, keys: PRNGKeyArray
+    phi: SkipFeatures, slopes: list[Array], bends: list[Array], at: _Carried, floor: float, keys: Key[Array, " layers"]
 ) -> tuple[Array, Array]:
     """S at the input: through the layers of the features, and along their short cut."""
     real_skip, imaginary_skip = at.real @ phi.skip, at.imaginary @ phi.skip

@@ -17,7 +17,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from unnorm.energies.kernel import DKEF
 from unnorm.errors import InputError, require
@@ -186,7 +186,7 @@ def _(
 
 @singledispatch
 def fitted_and_judged(
-    loss: AbstractObjective, model: DKEF, halves: Float[Array, "2 b d"], keys: PRNGKeyArray, ridge: Scalar
+    loss: AbstractObjective, model: DKEF, halves: Float[Array, "2 b d"], keys: Key[Array, "2"], ridge: Scalar
 ) -> Scalar:
     """The loss of the second half at the alpha of the first."""
     # Both halves in one go: what depends on the anchors alone is computed, and compiled, once.
@@ -196,7 +196,7 @@ def fitted_and_judged(
 
 
 @fitted_and_judged.register
-def _(loss: CurvaturePropagation, model: DKEF, halves: Array, keys: PRNGKeyArray, ridge: Scalar) -> Scalar:
+def _(loss: CurvaturePropagation, model: DKEF, halves: Array, keys: Key[Array, "2"], ridge: Scalar) -> Scalar:
     """Alpha needs the trace of every kernel; the loss is that of curvature propagated through the whole energy."""
     alpha = quadratic(loss, model, halves[0], keys[0]).solve(ridge)
     basis, trace, precision = model.basis(), sampled_trace(model, alpha, loss.floor), 1 / model.base_scale**2
