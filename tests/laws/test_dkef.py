@@ -12,7 +12,7 @@ from unnorm.energies import DKEF, gaussian_mixture
 from unnorm.errors import InputError
 from unnorm.objectives import DSM, SM, SSM, SSMVR, ApproximateBP, CurvaturePropagation, KernelFamily, finalise
 from unnorm.objectives.kernel_curvature import approximate_traces, sampled_trace, sampled_traces
-from unnorm.objectives.kernel_family import over_data, quadratic
+from unnorm.objectives.kernel_family import fitted_and_judged, over_data, quadratic
 from unnorm.scores import as_score
 
 SIGMA, RIDGE, ROWS, DIMENSION = 0.4, 0.03, 60, 3
@@ -109,6 +109,28 @@ def test_curvature_propagated_through_the_whole_energy_is_unbiased_and_noisier(s
     assert holds(whole, truth)
     assert whole.std() > 1.5 * apart.std()
     assert breaks(whole, alpha @ flat)
+
+
+def test_the_loss_of_propagated_curvature_has_the_mean_of_exact_score_matching(small):
+    """At the alpha of the first half, over the draws of the second."""
+    model, rows = small
+    halves = rows[: len(rows) // 2 * 2].reshape(2, -1, DIMENSION)
+    loss, first, ridge = CurvaturePropagation(), jax.random.key(9), jnp.asarray(RIDGE)
+    alpha = quadratic(loss, model, halves[0], first).solve(ridge)
+    exact = quadratic(SM(), model, halves[1], first)
+
+    @jax.jit
+    def draws(model):
+        def one(key):
+            return fitted_and_judged(loss, model, halves, jnp.stack([first, key]), ridge)
+
+        return jax.lax.map(one, jax.random.split(jax.random.key(10), 2000), batch_size=200)
+
+    found = np.asarray(draws(model), np.float64)
+    assert holds(found, exact(alpha))
+    # Without the Laplacian of the base, or at another alpha, it is another loss.
+    assert breaks(found, exact(alpha) + DIMENSION / model.base_scale**2)
+    assert breaks(found, exact(0 * alpha))
 
 
 def flattened(model, x):

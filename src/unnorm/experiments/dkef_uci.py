@@ -255,8 +255,11 @@ def _told(gap: Estimate) -> str:
 
 def _comparable(table: str, runs: Runs, a: str, b: str) -> Claim:
     """Whether `a` gains at least four fifths of what `b` gains over a flat density, whose loss is 0."""
-    share = np.mean([r[0] for r in runs[a]]) / np.mean([r[0] for r in runs[b]])
-    return Claim(f"{table}: {a} is comparable to {b}: it reaches {share:.0%} of its SM loss.", bool(share > 0.8))
+    ours, theirs = (float(np.mean([r[0] for r in runs[m]])) for m in (a, b))
+    share = ours / theirs
+    # Of two gains: were both losses above 0, neither would have gained anything.
+    holds = theirs < 0 and share > 0.8
+    return Claim(f"{table}: {a} is comparable to {b}: it reaches {share:.0%} of its SM loss.", holds)
 
 
 def _of_one_table(table: str, runs: Runs) -> list[Claim]:
