@@ -6,13 +6,16 @@ import os
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from small_runs import DATA, OBJECTIVES, VALID, full_disk, model, same, saved, train
 
 from unnorm.energies import standard_gaussian
 from unnorm.errors import InputError
+from unnorm.noises import Gaussian
+from unnorm.objectives import DSM
 from unnorm.training import checkpoint as checkpoints
-from unnorm.training import fit, loop
+from unnorm.training import constant, fit, loop
 
 # ------------------------------------------------------------------------------------------------- checkpoints
 
@@ -80,7 +83,7 @@ def test_other_files_are_refused(small, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="cannot be read"):
         saved(tmp_path)
     monkeypatch.setattr(checkpoints, "VERSION", checkpoints.VERSION + 1)
-    with pytest.raises(InputError, match="version 1, and this release reads version 2"):
+    with pytest.raises(InputError, match="version 2, and this release reads version 3"):
         saved(path)
 
 
@@ -98,6 +101,42 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     with pytest.raises(InputError, match="give the settings it was made with"):
         fit(model(), OBJECTIVES["dsm"], DATA[:64], checkpoint=path, resume=True, **wider)
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("rate", 2e-2),
+        ("batch", 16),
+        ("average", 0.9),
+        ("schedule", constant),
+        ("optimiser", optax.identity()),
+        ("key", jax.random.key(4)),
+        ("valid", VALID + 1),
+        ("judge", OBJECTIVES["cnce"]),
+    ],
+)
+def test_a_checkpoint_of_other_settings_is_refused(name, value, tmp_path):
+    path = tmp_path / "run"
+    train("dsm", checkpoint=path)
+    content = path.read_bytes()
+    with pytest.raises(InputError, match=f"another {name}; give the settings|(belongs to another|holds) .*settings"):
+        train("dsm", checkpoint=path, resume=True, **{name: value})
+    # The control: with the settings it was made with, it is taken up.
+    train("dsm", checkpoint=path, resume=True)
+    assert path.read_bytes() == content
+
+
+def test_a_checkpoint_of_other_data_or_another_noise_is_refused(tmp_path):
+    path = tmp_path / "run"
+    settings = {"steps": 8, "batch": 32, "key": jax.random.key(3), "progress": False, "checkpoint": path}
+    fit(model(), OBJECTIVES["dsm"], DATA, **settings)
+    with pytest.raises(InputError, match="another data; give"):
+        fit(model(), OBJECTIVES["dsm"], DATA + 1, resume=True, **settings)
+    with pytest.raises(InputError, match="another objective; give"):
+        fit(model(), DSM(Gaussian(0.4)), DATA, resume=True, **settings)
+    with pytest.raises(InputError, match="another objective and another data; give"):
+        fit(model(), DSM(Gaussian(0.4)), DATA + 1, resume=True, **settings)
 
 
 @pytest.mark.parametrize("where", ["fsync", "replace"])

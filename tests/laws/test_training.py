@@ -17,7 +17,8 @@ from unnorm.energies import standard_gaussian
 from unnorm.errors import InputError
 from unnorm.estimate import OutcomeCode
 from unnorm.noises import GlobalJumps
-from unnorm.objectives import CNCE, AbstractObjective
+from unnorm.objectives import CD, CNCE, AbstractObjective
+from unnorm.samplers import Langevin
 from unnorm.training import constant, cosine, fit, fit_repeats
 from unnorm.training.loop import MAX_RETRIES, _recipe
 from unnorm.training.state import next_batch, run_steps, start
@@ -168,6 +169,30 @@ def test_the_best_held_out_weights_are_kept():
     assert float(result.state.best_loss) == pytest.approx(result.history["held_out"].min())
     # Negative control: the last weights are far from the best.
     assert abs(float(result.state.weights.w) - ws[best]) > 0.3
+
+
+class Elsewhere(MeanSquare):
+    """(w - 0.8)^2 whatever the rows: a judge that wants another number than the objective."""
+
+    def __call__(self, model, state, batch, *, key):
+        return (model.w - 0.8) ** 2, (None, {})
+
+
+def test_another_loss_can_judge():
+    ws = 1 - 0.98 ** np.arange(10, 201, 10)
+    result = overfitting(judge=Elsewhere())
+    np.testing.assert_allclose(result.history["held_out"], (0.8 - ws) ** 2, atol=1e-5)
+    best = int(np.argmin((0.8 - ws) ** 2))
+    assert 0 < best < 19
+    assert float(result.model.w) == pytest.approx(ws[best], abs=1e-5)
+    # It only looks: the run itself is the same.
+    assert float(result.state.weights.w) == float(overfitting().state.weights.w)
+    # Negative control: the objective's own choice is another.
+    assert abs(float(overfitting().model.w) - ws[best]) > 0.2
+    with pytest.raises(InputError, match="a judge needs validation data"):
+        overfitting(valid=None, judge=Elsewhere())
+    with pytest.raises(InputError, match="CD cannot judge"):
+        overfitting(judge=CD(Langevin(0.1)))
 
 
 def test_a_run_without_improvement_stops_early():

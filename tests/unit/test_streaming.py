@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import unnorm as un
+from unnorm.identity import fingerprint
 from unnorm.samplers import run as loop
-from unnorm.samplers.identity import fingerprint
 
 TARGET = un.energies.gaussian_mixture([1.0, 2.0], [[-1.0, 0.0], [1.0, 0.5]], 0.7)
 SAMPLERS = {

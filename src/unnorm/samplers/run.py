@@ -13,9 +13,9 @@ from jaxtyping import Array, ArrayLike, PRNGKeyArray, Shaped
 from unnorm.devices import require_divisible, split_over_devices
 from unnorm.energies.base import AbstractEnergy
 from unnorm.errors import InputError, require
+from unnorm.identity import fingerprint
 from unnorm.progress import progress as progress_bar
 from unnorm.samplers.base import AbstractAdaptiveSampler, AbstractSampler
-from unnorm.samplers.identity import fingerprint
 from unnorm.samplers.stream import Stream
 from unnorm.samplers.trace import Trace
 from unnorm.scores import AbstractScore

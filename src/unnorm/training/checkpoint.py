@@ -17,7 +17,7 @@ from unnorm.errors import InputError, require
 from unnorm.files import is_key, labels_of, numbers_of, packed, unpacked, write_atomically
 
 FORMAT = "unnorm checkpoint"
-VERSION = 1
+VERSION = 2
 
 T = TypeVar("T")
 

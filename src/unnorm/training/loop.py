@@ -18,10 +18,12 @@ from jaxtyping import Array, PRNGKeyArray
 from unnorm.devices import device_mesh, require_divisible
 from unnorm.errors import require
 from unnorm.estimate import Outcome, OutcomeCode
+from unnorm.identity import fingerprint
 from unnorm.objectives import AbstractObjective
 from unnorm.progress import progress as progress_bar
 from unnorm.training import checkpoint as checkpoints
 from unnorm.training.state import (
+    Judge,
     Recipe,
     Schedule,
     TrainState,
@@ -77,13 +79,15 @@ def _check_data(data: Any, what: str) -> Array:
 class _Run:
     """The mutable side of a run: what has been recorded so far, and where it is saved."""
 
-    def __init__(self, state: TrainState, path: Path | None, every: float):
+    def __init__(self, state: TrainState, path: Path | None, every: float, arguments: Mapping[str, Any]):
         self.state = state
         self.good = state
         self.history: dict[str, list[float]] = {"step": [], "loss": [], "held_out": [], "rate_factor": []}
         self.events: list[str] = []
         self.path = path
         self.every = every
+        # Data can be large, and without a path nobody asks what they were.
+        self.arguments = {} if path is None else {name: fingerprint(value) for name, value in arguments.items()}
         self.saved_at = -math.inf
 
     def record(self, loss: float, held_out: float) -> None:
@@ -96,7 +100,8 @@ class _Run:
             return
         arrays = {f"state{name}": array for name, array in checkpoints.to_arrays(self.state).items()}
         arrays |= {f"history/{name}": np.asarray(column, np.float64) for name, column in self.history.items()}
-        checkpoints.save_arrays(self.path, arrays, {"events": self.events, "finished": final})
+        notes = {"events": self.events, "finished": final, "arguments": self.arguments}
+        checkpoints.save_arrays(self.path, arrays, notes)
         self.saved_at = time.monotonic()
 
     def load(self) -> bool:
@@ -105,6 +110,11 @@ class _Run:
         arrays, notes = checkpoints.load_arrays(self.path)
         saved = {name.removeprefix("state"): a for name, a in arrays.items() if name.startswith("state")}
         self.state = self.good = checkpoints.restore(self.state, saved, str(self.path))
+        other = [name for name, value in self.arguments.items() if notes["arguments"].get(name) != value]
+        require(
+            not other,
+            f"{self.path} holds a run with another {' and another '.join(other)}; give the settings it was made with",
+        )
         self.history = {name: list(arrays[f"history/{name}"]) for name in self.history}
         self.events = list(notes["events"])
         return bool(notes["finished"])
@@ -116,6 +126,18 @@ def _on_every_device(state: TrainState) -> TrainState:
         return state
     arrays, static = eqx.partition(state, eqx.is_array)
     return eqx.combine(jax.device_put(arrays, NamedSharding(device_mesh(), PartitionSpec())), static)
+
+
+def _judge(objective: AbstractObjective, model: Any, data: Array, state: TrainState) -> Judge:
+    """A loss other than the one trained by, which begins afresh."""
+    begin, key = jax.random.split(jax.random.fold_in(state.key, 0))
+    return Judge(objective, objective.init(model, data, key=begin), key)
+
+
+def _held_out(recipe: Recipe, judge: Judge | None, state: TrainState, rows: Array) -> float:
+    """By the judge, or by the objective with what it remembers at this step."""
+    own = Judge(recipe.objective, state.objective, jax.random.fold_in(state.key, 0))
+    return float(held_out_loss(recipe, own if judge is None else judge, state.average, rows))
 
 
 def _roll_back(run: _Run, failed_at: int) -> None:
@@ -167,6 +189,7 @@ def fit(
     optimiser: optax.GradientTransformation | None = None,
     evaluations: int = 50,
     patience: int | None = None,
+    judge: AbstractObjective | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 10.0,
     resume: bool = False,
@@ -176,10 +199,13 @@ def fit(
     """Train a model by an objective.
 
     Every 1/`evaluations` of the run the loss is recorded and, with `valid` data, the held-out loss of the averaged
-    weights; the best so far are kept, and `patience` evaluations without improvement end the run. A loss that is not
-    finite rolls the run back to its last good state and halves the rate; after five such retries it ends `DIVERGED`.
+    weights; the best so far are kept, and `patience` evaluations without improvement end the run. That loss is the
+    objective's, or with `judge` that of another one: trained by an estimate, chosen by an exact loss. A loss that is
+    not finite rolls the run back to its last good state and halves the rate; after five such retries it ends
+    `DIVERGED`.
     With `checkpoint` the whole state is saved at most every `checkpoint_seconds`, and `resume` continues from it to
-    the same bits an undisturbed run ends with.
+    the same bits an undisturbed run ends with; arguments other than the run began with are refused, but for more
+    steps, evaluations or patience.
 
     `average` is the decay of the exponential moving average of the weights (0 turns it off), `schedule` maps the share
     of steps done to a factor on `rate`, `optimiser` is any optax transformation without a rate of its own (default
@@ -198,8 +224,18 @@ def fit(
     require_divisible(batch, "rows of a batch")
     require(evaluations >= 1, f"at least one evaluation is needed, not {evaluations}")
     require(patience is None or valid is not None, "early stopping (patience) needs validation data")
+    require(judge is None or valid is not None, "a judge needs validation data")
+    require(
+        judge is None or judge.comparable, f"{type(judge).__name__} cannot judge: its value does not tell models apart"
+    )
     recipe = _recipe(model, objective, batch, steps, rate, average, schedule, optimiser)
-    run = _Run(start(model, recipe, data, key), None if checkpoint is None else Path(checkpoint), checkpoint_seconds)
+    # Steps, evaluations and patience may be others when a run is taken up again: that is how one is prolonged.
+    arguments = {
+        "model": model, "objective": objective, "data": data, "valid": valid, "batch": batch, "rate": rate,
+        "average": average, "schedule": schedule, "optimiser": recipe.optimiser, "judge": judge, "key": key,
+    }  # fmt: skip
+    path = None if checkpoint is None else Path(checkpoint)
+    run = _Run(start(model, recipe, data, key), path, checkpoint_seconds, arguments)
     require(not resume or run.path is not None, "resume needs the path of a checkpoint")
     require(
         run.path is None or run.path.parent.is_dir(),
@@ -207,7 +243,8 @@ def fit(
     )
     finished = resume and run.path is not None and run.path.exists() and run.load()
     chunk = max(1, -(-steps // evaluations))
-    judged = valid is not None and objective.comparable
+    judged = valid is not None and (objective if judge is None else judge).comparable
+    other = None if judge is None else _judge(judge, model, data, run.state)
     diverged = int(run.state.retries) > MAX_RETRIES
     # A run may have been killed after it decided to stop and before it said so.
     stopped = patience is not None and judged and int(run.state.stale) >= patience
@@ -219,7 +256,7 @@ def fit(
             # Chunks end at multiples of `chunk`, wherever a resumed run begins.
             count = min(chunk - before % chunk, steps - before)
             moved, loss, bad = run_steps(recipe, _on_every_device(run.state), data, jnp.asarray(count))
-            held_out = math.nan if valid is None else float(held_out_loss(recipe, moved.average, moved, valid))
+            held_out = math.nan if valid is None else _held_out(recipe, other, moved, valid)
             # An optimiser whose memory overflowed would stand still from then on, with every loss finite.
             finite = bool(all_finite((moved.weights, moved.optimiser)))
             sound = int(bad) < 0 and finite and (valid is None or math.isfinite(held_out))

@@ -161,21 +161,29 @@ def run_steps(
     return many_steps(recipe, state, data, count)
 
 
-@compiled
-def held_out_loss(recipe: Recipe, weights: Any, state: TrainState, data: Array) -> Float[Array, ""]:
-    """The objective's mean over the first batches of held-out data.
+class Judge(eqx.Module):
+    """The loss by which weights are compared on held-out rows, and what it remembers.
 
-    The noise is the same every time, so that evaluations compare.
+    Its noise is the same every time, so that evaluations compare.
     """
+
+    objective: AbstractObjective
+    memory: Any
+    key: PRNGKeyArray
+
+
+@compiled
+def held_out_loss(recipe: Recipe, judge: Judge, weights: Any, data: Array) -> Float[Array, ""]:
+    """The judge's mean over the first batches of held-out data."""
     model = eqx.combine(weights, recipe.skeleton)
     batch = min(recipe.batch, len(data))
     count = min(len(data) // batch, HELD_OUT_BATCHES)
     batches = data[: count * batch].reshape(-1, batch, *data.shape[1:])
-    keys = jax.random.split(jax.random.fold_in(state.key, 0), len(batches))
+    keys = jax.random.split(judge.key, len(batches))
 
     def one(_, inputs):
         rows, key = inputs
-        return None, recipe.objective(model, state.objective, split_over_devices(rows), key=key)[0]
+        return None, judge.objective(model, judge.memory, split_over_devices(rows), key=key)[0]
 
     return jnp.mean(jax.lax.scan(one, None, (batches, keys))[1])
 
