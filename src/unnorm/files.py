@@ -5,10 +5,11 @@ shape and byte, so that a truncated or edited file is known for what it is.
 """
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
+
+from unnorm.errors import InputError
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -37,6 +40,34 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+@contextlib.contextmanager
+def alone(lock: Path, what: Path) -> Iterator[None]:
+    """Nobody else writes `what` within the block: another process that tries is refused.
+
+    The system frees the lock when its holder ends, however that happens; the file itself says nothing.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, alone(Path(folder) / ".lock", Path(folder)):
+    ...     os.listdir(folder)
+    ['.lock']
+    """
+    with contextlib.ExitStack() as stack:
+        while True:
+            file = stack.enter_context(open(lock, "wb"))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(f"another process is writing {what}; wait for it, or name another place") from None
+            # A holder that ended between the two lines above took the file away: the lock would be on nothing.
+            with contextlib.suppress(FileNotFoundError):
+                if os.stat(lock).st_ino == os.fstat(file.fileno()).st_ino:
+                    break
+        try:
+            yield
+        finally:
+            lock.unlink()
 
 
 def is_key(leaf: Any) -> bool:

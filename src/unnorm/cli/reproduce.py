@@ -9,6 +9,7 @@ from unnorm.cli.output import emit_json, emit_table, note, write_json
 from unnorm.errors import InputError, require
 from unnorm.estimate import Estimate
 from unnorm.experiments.base import Experiment, Job, Result, Row, Scale
+from unnorm.files import alone
 
 
 def _find(name: str) -> Experiment:
@@ -26,7 +27,8 @@ def reproduce_command(name: str, scale: Scale, out: Path | None, seed: int, as_j
     job.open(name)
     note(f"{name} at scale {scale}, in {job.folder} ...", quiet=quiet)
     began = time.monotonic()
-    result = experiment.run(job)
+    with alone(job.folder / ".lock", job.folder):
+        result = experiment.run(job)
     picture = job.folder / f"{name}.png"
     experiment.draw(result, picture)
     content = {

@@ -1,5 +1,6 @@
 """One loop that runs any sampler: many chains, one compiled program, draws with their diagnostics."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -177,7 +178,7 @@ def sample(
 
     With `to`, draws go to that folder chunk by chunk and the trace reads them from there, so that memory does not grow
     with `steps`. A run that was stopped goes on when called again with the same arguments, and ends with the very draws
-    of one that was not; other arguments are refused.
+    of one that was not; other arguments are refused, and so is a second process while the first is at work.
 
     >>> import jax, unnorm as un
     >>> target = un.energies.standard_gaussian(2)
@@ -206,10 +207,7 @@ def sample(
     # 25th let runs of nearly the same length share a program.
     size = -(-steps // 25) * (1 if progress else 25) if to is None else _stream_size(steps, xs)
     stream = None
-    if to is None:
-        tuned, states = _prepare(sampler, walked, xs, warmup, size, warm_key, progress)
-        tally = _Tally(np.zeros(chains))
-    else:
+    if to is not None:
         asked = {
             "target": fingerprint(target),
             "sampler": fingerprint(sampler),
@@ -221,21 +219,26 @@ def sample(
             "key": fingerprint(key),
         }
         stream = Stream(to, asked, steps)
-        tuned, states, tally = _resume(stream, sampler, walked, xs, warmup, size, warm_key, progress)
-    parts = []
-    done = 0 if stream is None else stream.done
-    with progress_bar("sampling", steps, show=progress) as advance:
-        advance(done)
-        for first in range(done, steps, size):
-            count = min(size, steps - first)
-            states, part, *counted = _advance(
-                tuned, per_chain, walked, states, _counts(first, count, thin), draw_key, size
-            )
-            tally.add(*counted)
-            if stream is None:
-                parts.append(np.asarray(part)[:count])
-            else:
-                stream.save((tuned, states), tally.to_dict(), np.asarray(part)[:count])
-            advance(count)
+    with nullcontext() if stream is None else stream.alone():
+        if stream is None:
+            tuned, states = _prepare(sampler, walked, xs, warmup, size, warm_key, progress)
+            tally = _Tally(np.zeros(chains))
+        else:
+            tuned, states, tally = _resume(stream, sampler, walked, xs, warmup, size, warm_key, progress)
+        parts = []
+        done = 0 if stream is None else stream.done
+        with progress_bar("sampling", steps, show=progress) as advance:
+            advance(done)
+            for first in range(done, steps, size):
+                count = min(size, steps - first)
+                states, part, *counted = _advance(
+                    tuned, per_chain, walked, states, _counts(first, count, thin), draw_key, size
+                )
+                tally.add(*counted)
+                if stream is None:
+                    parts.append(np.asarray(part)[:count])
+                else:
+                    stream.save((tuned, states), tally.to_dict(), np.asarray(part)[:count])
+                advance(count)
     draws = np.moveaxis(np.concatenate(parts), 0, 1) if stream is None else stream.draws()
     return Trace(draws, tally.accepted / (steps * thin), tally.divergences, tuned, tally.clipped)

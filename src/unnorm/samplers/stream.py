@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,10 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from unnorm.errors import InputError, require
-from unnorm.files import is_key, numbers_of, packed, unpacked, write_atomically
+from unnorm.files import alone, is_key, numbers_of, packed, unpacked, write_atomically
 
 FORMAT = "unnorm draws 1"
-DRAWS, STATE = "draws.npy", "state.safetensors"
+DRAWS, STATE, LOCK = "draws.npy", "state.safetensors", ".lock"
 
 T = TypeVar("T")
 
@@ -45,7 +46,7 @@ class Stream:
         require(not self.folder.is_file(), f"{self.folder} is a file; name a new folder for the draws")
         strange = sorted(os.listdir(self.folder)) if self.folder.is_dir() else []
         # What a kill may have left of a state that was never whole.
-        strange = [name for name in strange if not (name.startswith(f".{STATE}") and name.endswith(".part"))]
+        strange = [n for n in strange if n != LOCK and not (n.startswith(f".{STATE}") and n.endswith(".part"))]
         require(
             not strange,
             f"the folder {self.folder} holds {strange[0] if strange else ''} and no draws of unnorm; "
@@ -53,6 +54,10 @@ class Stream:
         )
         self.folder.mkdir(parents=True, exist_ok=True)
         self._write({}, {})
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Within it no other process may add draws."""
+        return alone(self.folder / LOCK, self.folder)
 
     @property
     def prepared(self) -> bool:

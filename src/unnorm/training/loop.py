@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -18,6 +19,7 @@ from jaxtyping import Array, PRNGKeyArray
 from unnorm.devices import device_mesh, require_divisible
 from unnorm.errors import require
 from unnorm.estimate import Outcome, OutcomeCode
+from unnorm.files import alone
 from unnorm.identity import fingerprint
 from unnorm.objectives import AbstractObjective
 from unnorm.progress import progress as progress_bar
@@ -103,6 +105,10 @@ class _Run:
         notes = {"events": self.events, "finished": final, "arguments": self.arguments}
         checkpoints.save_arrays(self.path, arrays, notes)
         self.saved_at = time.monotonic()
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Within it no other process may train into the same file."""
+        return nullcontext() if self.path is None else alone(self.path.with_name(f".{self.path.name}.lock"), self.path)
 
     def load(self) -> bool:
         """Take up a saved run where it stopped; says whether it had finished."""
@@ -249,7 +255,7 @@ def fit(
     # A run may have been killed after it decided to stop and before it said so.
     stopped = patience is not None and judged and int(run.state.stale) >= patience
     resumed_at = int(run.state.step)
-    with progress_bar("training", steps, show=progress) as advance:
+    with run.alone(), progress_bar("training", steps, show=progress) as advance:
         advance(int(run.state.step))
         while not (diverged or stopped) and int(run.state.step) < steps:
             before = int(run.state.step)
@@ -271,8 +277,8 @@ def fit(
             run.record(float(loss), held_out)
             run.save()
             advance(count, f"loss {float(loss):.4f}  held out {held_out:.4f}")
-    if not finished or int(run.state.step) > resumed_at:
-        run.save(final=True)
+        if not finished or int(run.state.step) > resumed_at:
+            run.save(final=True)
     trained = eqx.combine(run.state.best, recipe.skeleton)
     history = {name: np.asarray(column) for name, column in run.history.items()}
     outcome = _outcome(run, diverged, stopped)
