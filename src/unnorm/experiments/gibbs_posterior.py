@@ -25,7 +25,16 @@ import numpy as np
 from unnorm.energies import AbstractEnergy, gaussian_mixture
 from unnorm.estimate import mean_estimate
 from unnorm.experiments.base import Claim, Experiment, Job, Result, Row, over_seeds
-from unnorm.experiments.gibbs_table1 import CORNERS, ROWS, SIGMA, data_of, size_of, train_denoiser, train_energy
+from unnorm.experiments.gibbs_models import (
+    CORNERS,
+    FURTHER,
+    PRINTED,
+    ROWS,
+    SIGMA,
+    data_of,
+    train_denoiser,
+    train_energy,
+)
 from unnorm.samplers import isotropic_variance
 from unnorm.scores import FromScore, GaussianDenoiser
 
@@ -110,10 +119,10 @@ def _denoised(denoiser: GaussianDenoiser, noisy: np.ndarray) -> tuple[np.ndarray
 
 def _seed(job: Job, seed: int) -> dict[str, Any]:
     """Divergences of every approximation at the shown points and over noisy data."""
-    size = size_of(job)
+    training = FURTHER if job.quick else PRINTED
     keys = jax.random.split(jax.random.key(seed), 6)
     data = data_of("MoG", ROWS, keys[0])
-    energy, denoiser = train_energy(data, size, keys[1]), train_denoiser(data, size, keys[2])
+    energy, denoiser = train_energy(data, training, keys[1]), train_denoiser(data, training, keys[2])
     exact = gaussian_mixture(np.full(4, 0.25), CORNERS, math.hypot(OWN, SIGMA))
     rows = data_of("MoG", 1000, keys[3]) + SIGMA * jax.random.normal(keys[4], (1000, 2))
     noisy = np.concatenate([SHOWN, np.asarray(rows, np.float64)])
