@@ -9,13 +9,13 @@ seed.
 At the quick scale images are 14 x 14 and runs short, with networks as wide and the rate as printed: the published
 figures (28 x 28, 100,000 iterations, D_z = 8) are on another scale, and only the order of the methods can be compared.
 RMSProp at a constant rate, as in the source, matters: with Adam and a falling rate the implicit VAE came out 0.65 ±
-0.23 nats behind the Gaussian encoder, with RMSProp ahead of it. The source takes turns between the score network and the
-autoencoder; here both move at once, and the weights are averaged. Narrow networks are no substitute: with 64 units
+0.23 nats behind the Gaussian encoder, with RMSProp ahead of it. The source takes turns between the score network and
+the autoencoder; here both move at once, and the weights are averaged. Narrow networks are no substitute: with 64 units
 instead of 256 the codes of the implicit VAE come out too narrow, and longer training makes it worse.
 
 The source's Stein estimates have a ridge of 0.001, those of this library one of 1 (`scores.stein_score`). At the
-paper's scale both have rows, and the published figures stand beside the source's. With the eight codes a digit of the quick
-scale a ridge of 1 is too much: scores come out too small.
+paper's scale both have rows, and the published figures stand beside the source's. With the eight codes a digit of the
+quick scale a ridge of 1 is too much: scores come out too small.
 """
 
 import math
