@@ -38,14 +38,18 @@ class Case:
 
 
 def _cases() -> tuple[Case, ...]:
-    targets = (("an MLP energy", langevin.model()), ("a Gaussian of 10 dimensions", un.energies.standard_gaussian(10)))
+    # A draw from the Gaussian costs a tenth of one from the network: more of them, so that a call is not over at once.
+    targets = (
+        ("an MLP energy", langevin.model(), 1),
+        ("a Gaussian of 10 dimensions", un.energies.standard_gaussian(10), 10),
+    )
     hmc, nuts = un.samplers.HMC(leapfrogs=LEAPFROGS), un.samplers.NUTS(max_doublings=DOUBLINGS)
     return tuple(
         case
-        for name, target in targets
+        for name, target, times in targets
         for case in (
-            Case(f"HMC on {name}", target, hmc, 300, blackjax.hmc, {"num_integration_steps": LEAPFROGS}),
-            Case(f"NUTS on {name}", target, nuts, 150, blackjax.nuts, {"max_num_doublings": DOUBLINGS}),
+            Case(f"HMC on {name}", target, hmc, 300 * times, blackjax.hmc, {"num_integration_steps": LEAPFROGS}),
+            Case(f"NUTS on {name}", target, nuts, 150 * times, blackjax.nuts, {"max_num_doublings": DOUBLINGS}),
         )
     )
 
