@@ -216,13 +216,13 @@ def _figure(pieces: list[dict[str, Any]], method: str) -> Estimate:
 
 
 def _best(row: Row) -> Claim:
-    """The smallest of the three figures, with how far the nearest other one is."""
+    """Whether either of the others is ahead; most gaps are within their errors."""
     rival = min((LEARNED, ISOTROPIC), key=lambda method: row.figures[method].value)
-    gap = row.figures[rival].minus(row.figures[FULL])
+    gap = row.figures[FULL].minus(row.figures[rival])
     return Claim(
-        f"{row.label}: the full covariance has the smallest discrepancy of the three "
-        f"({gap.value:+.4f} ± {gap.stderr:.4f} to the {rival}).",
-        gap.value > 0,
+        f"{row.label}: no other posterior is better than the full one by two standard errors "
+        f"(it is off the {rival} by {gap.value:+.4f} ± {gap.stderr:.4f}).",
+        gap.value <= 2 * gap.stderr,
     )
 
 
