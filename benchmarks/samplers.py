@@ -38,7 +38,7 @@ class Case:
 
 
 def _cases() -> tuple[Case, ...]:
-    # A draw from the Gaussian costs a tenth of one from the network: more of them, so that a call is not over at once.
+    # A draw from the Gaussian is far cheaper than one from the network: more of them, or a call is over at once.
     targets = (
         ("an MLP energy", langevin.model(), 1),
         ("a Gaussian of 10 dimensions", un.energies.standard_gaussian(10), 10),

@@ -67,7 +67,8 @@ def alone(lock: Path, what: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            lock.unlink()
+            # A folder that was deleted meanwhile took the lock with it.
+            lock.unlink(missing_ok=True)
 
 
 def is_key(leaf: Any) -> bool:

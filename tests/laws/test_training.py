@@ -178,6 +178,12 @@ class Elsewhere(MeanSquare):
         return (model.w - 0.8) ** 2, (None, {})
 
 
+class Unjudged(MeanSquare):
+    """The same loss, which says of itself that it cannot tell models apart."""
+
+    comparable: ClassVar[bool] = False
+
+
 def test_another_loss_can_judge():
     ws = 1 - 0.98 ** np.arange(10, 201, 10)
     result = overfitting(judge=Elsewhere())
@@ -189,6 +195,12 @@ def test_another_loss_can_judge():
     assert float(result.state.weights.w) == float(overfitting().state.weights.w)
     # Negative control: the objective's own choice is another.
     assert abs(float(overfitting().model.w) - ws[best]) > 0.2
+    # A loss that cannot judge keeps its last weights, and with a judge its best.
+    unjudged = {"rate": 0.01, "steps": 200, "evaluations": 20, "valid": 0.5 * ROWS}
+    last = fit(Number(jnp.asarray(0.0)), Unjudged(), ROWS, **PLAIN | unjudged)
+    assert float(last.model.w) == float(last.state.weights.w)
+    judged = fit(Number(jnp.asarray(0.0)), Unjudged(), ROWS, judge=Elsewhere(), **PLAIN | unjudged)
+    assert float(judged.model.w) == pytest.approx(ws[best], abs=1e-5)
     with pytest.raises(InputError, match="a judge needs validation data"):
         overfitting(valid=None, judge=Elsewhere())
     with pytest.raises(InputError, match="CD cannot judge"):
