@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from unnorm.errors import require
+
 #: Where an object lies in memory is no part of what it is.
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
@@ -69,3 +71,12 @@ def fingerprint(value: Any) -> str:
         digest.update(len(piece).to_bytes(8, "little"))
         digest.update(piece)
     return digest.hexdigest()
+
+
+def require_same(asked: Mapping[str, Any], saved: Mapping[str, Any], what: str, advice: str) -> None:
+    """Refuse to go on with other arguments than something was begun with, by their names.
+
+    >>> require_same({"rate": 1}, {"rate": 1, "older": 2}, "it holds a run", "take another")
+    """
+    other = [name for name, value in asked.items() if saved.get(name) != value]
+    require(not other, f"{what} with another {' and another '.join(other)}; {advice}")

@@ -21,6 +21,7 @@ import numpy as np
 
 from unnorm.errors import InputError, require
 from unnorm.files import alone, is_key, numbers_of, packed, unpacked, write_atomically
+from unnorm.identity import require_same
 
 FORMAT = "unnorm draws 1"
 DRAWS, STATE, LOCK = "draws.npy", "state.safetensors", ".lock"
@@ -75,12 +76,8 @@ class Stream:
         except ValueError as error:
             raise InputError(self._damaged) from error
         require(labels.get("format") == FORMAT, f"{path} was not written by this release; name a new folder")
-        other = [name for name, value in self._arguments.items() if notes["arguments"].get(name) != value]
-        require(
-            not other,
-            f"the folder {self.folder} holds draws with another {' and another '.join(other)}; "
-            "give the arguments they were made with, or name a new folder",
-        )
+        advice = "give the arguments they were made with, or name a new folder"
+        require_same(self._arguments, notes["arguments"], f"the folder {self.folder} holds draws", advice)
         self.done, self.chunks, self._counts = notes["done"], notes["chunks"], notes["counts"]
         self._arrays = arrays if notes["prepared"] else None
         if self.done:

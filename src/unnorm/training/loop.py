@@ -20,7 +20,7 @@ from unnorm.devices import device_mesh, require_divisible
 from unnorm.errors import require
 from unnorm.estimate import Outcome, OutcomeCode
 from unnorm.files import alone
-from unnorm.identity import fingerprint
+from unnorm.identity import fingerprint, require_same
 from unnorm.objectives import AbstractObjective
 from unnorm.progress import progress as progress_bar
 from unnorm.training import checkpoint as checkpoints
@@ -116,10 +116,8 @@ class _Run:
         arrays, notes = checkpoints.load_arrays(self.path)
         saved = {name.removeprefix("state"): a for name, a in arrays.items() if name.startswith("state")}
         self.state = self.good = checkpoints.restore(self.state, saved, str(self.path))
-        other = [name for name, value in self.arguments.items() if notes["arguments"].get(name) != value]
-        require(
-            not other,
-            f"{self.path} holds a run with another {' and another '.join(other)}; give the settings it was made with",
+        require_same(
+            self.arguments, notes["arguments"], f"{self.path} holds a run", "give the settings it was made with"
         )
         self.history = {name: list(arrays[f"history/{name}"]) for name in self.history}
         self.events = list(notes["events"])
