@@ -16,6 +16,7 @@ from unnorm.objectives import SM
 from unnorm.objectives.flow_curvature import (
     FlowApproximateBP,
     FlowCurvaturePropagation,
+    Kind,
     approximate_flow_curvature,
     sampled_flow_curvature,
 )
@@ -50,15 +51,29 @@ def test_both_gradients_are_exact():
     sampled = eqx.filter_jit(sampled_flow_curvature)(model, X, floor=1e-4, key=DRAWS[0])
     for found in (approximate(model, X), sampled):
         np.testing.assert_allclose(found[0], gradient, rtol=1e-4, atol=1e-5)
-    # Control: every coupling taken for one of the first kind, as in the released program.
+    # Controls: every coupling taken for one of the same kind, as in the released programs.
     even = flow(size=4)
     truth = exact(even, X[:4])[0]
-    for alternate in (True, False):
-        sampled = sampled_flow_curvature(even, X[:4], floor=1e-4, alternate=alternate, key=DRAWS[0])
-        for found in (approximate_flow_curvature(even, X[:4], alternate=alternate), sampled):
-            assert np.allclose(found[0], truth, rtol=1e-2) == alternate
+    for kind in (None, *Kind):
+        sampled = sampled_flow_curvature(even, X[:4], floor=1e-4, taken_for=kind, key=DRAWS[0])
+        for found in (approximate_flow_curvature(even, X[:4], taken_for=kind), sampled):
+            assert np.allclose(found[0], truth, rtol=1e-2) == (kind is None)
     with pytest.raises(InputError, match="two halves of one size"):
-        approximate_flow_curvature(model, X, alternate=False)
+        approximate_flow_curvature(model, X, taken_for=Kind.FIRST)
+
+
+def test_a_coupling_taken_for_one_of_its_own_kind_is_right():
+    """What the released derivatives are: with the other networks nought, they are right for one kind and wrong for the
+    other, whose slopes they send to the wrong half."""
+    model = flow(couplings=2, size=4)
+    for i, own in enumerate(Kind):
+        other = model.networks[1 - i]
+        still = jax.tree.map(jnp.zeros_like, eqx.filter(other, eqx.is_inexact_array))
+        single = eqx.tree_at(lambda m, j=1 - i: m.networks[j], model, eqx.combine(still, other))
+        truth = exact(single, X[:4])[0]
+        for kind in Kind:
+            found = approximate_flow_curvature(single, X[:4], taken_for=kind)[0]
+            assert np.allclose(found, truth, rtol=1e-4, atol=1e-5) == (kind is own)
 
 
 def test_the_random_diagonal_has_the_right_mean():

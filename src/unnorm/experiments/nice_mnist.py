@@ -32,7 +32,7 @@ from unnorm.experiments.base import Claim, Experiment, Job, Published, Result, R
 from unnorm.experiments.dkef_uci import parzen_scale, sm_losses
 from unnorm.noises import Gaussian
 from unnorm.objectives import DSM, MLE, SM, SSM, SSMVR, AbstractObjective
-from unnorm.objectives.flow_curvature import FlowApproximateBP, FlowCurvaturePropagation
+from unnorm.objectives.flow_curvature import FlowApproximateBP, FlowCurvaturePropagation, Kind
 from unnorm.spaces import Real
 from unnorm.training import constant, cosine, fit
 
@@ -116,8 +116,8 @@ def run(job: Job) -> Result:
     objectives: dict[str, AbstractObjective] = {"MLE": MLE(), "SSM-VR": SSMVR(), "SSM": SSM()}
     objectives |= {"CP": FlowCurvaturePropagation(), "approx BP": FlowApproximateBP()}
     objectives |= {
-        "CP, as released": FlowCurvaturePropagation(alternate=False),
-        "approx BP, as released": FlowApproximateBP(alternate=False),
+        "CP, as released": FlowCurvaturePropagation(taken_for=Kind.SECOND),
+        "approx BP, as released": FlowApproximateBP(taken_for=Kind.FIRST),
     }
     objectives |= {f"DSM-{sigma:g}": DSM(Gaussian(sigma)) for sigma in (*grid, heuristic)}
     pieces = job.pieces(

@@ -3,11 +3,13 @@
 `propagation` carries curvature back from the one output of a perceptron. Here log p(x) = -|y|^2 / 2 + sum s with
 y = exp(s) * f(x), so that the walk starts at y, with gradient -y and Hessian -I, and goes back through the scales and
 the couplings. A coupling adds network(a) to b: what arrives at b goes on to b as it is, and through the network to a,
-where it is added. The thesis compares both methods on MNIST (Table 3.1). Its released derivatives take every coupling
-for one of the first kind, so that what they call s and tr belong to no flow; `alternate=False` repeats that, to compare
-with the figures printed.
+where it is added. The thesis compares both methods on MNIST (Table 3.1). Its released derivatives take
+every coupling for one of the same kind, so that what they call s and tr belong to no flow: approximate backpropagation
+for one of the first kind, curvature propagation, where one test stands for both kinds, of the second. `taken_for`
+repeats that, to compare with the figures printed.
 """
 
+import enum
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -28,23 +30,30 @@ Vector = Float[Array, " d"]
 Parts = tuple[Array, ...]
 
 
+class Kind(enum.Enum):
+    """Which half a coupling's network reads; it is added to the other."""
+
+    FIRST = enum.auto()
+    SECOND = enum.auto()
+
+
 def _flow(model: Any, method: str) -> NICE:
     if not isinstance(model, NICE):
         raise InputError(f"{method} is written for the flow NICE; use SSMVR for any other model")
     return model
 
 
-def _passes(flow: NICE, x: Array) -> tuple[list[tuple[MLP, Array, bool]], Vector]:
-    """Each coupling's network, what it reads and whether that is the first half; and f(x) before the scales."""
+def _passes(flow: NICE, x: Array) -> tuple[list[tuple[MLP, Array, Kind]], Vector]:
+    """Each coupling's network, what it reads and which half that is; and f(x) before the scales."""
     flat = x.reshape(-1)
     first, second = flat[::2], flat[1::2]
     found = []
     for i, network in enumerate(flow.networks):
-        forwards = i % 2 == 0
-        found.append((network, first if forwards else second, forwards))
-        if forwards:
+        if i % 2 == 0:
+            found.append((network, first, Kind.FIRST))
             second = second + network(first)
         else:
+            found.append((network, second, Kind.SECOND))
             first = first + network(second)
     return found, jnp.concatenate([first, second])
 
@@ -74,14 +83,15 @@ def _join(first: Parts, second: Parts) -> Parts:
 
 
 def _walk(
-    flow: NICE, x: Array, start: Parts, through: Callable[[MLP, Vector, Parts, int], Parts], alternate: bool
+    flow: NICE, x: Array, start: Parts, through: Callable[[MLP, Vector, Parts, int], Parts], taken_for: Kind | None
 ) -> Parts:
     """What starts at f(x), back at x: `through(network, input, parts, i)` takes it from b to a in coupling i."""
-    require(alternate or x.size % 2 == 0, f"couplings of one kind need two halves of one size, and {x.size} is odd")
+    same = taken_for is None or x.size % 2 == 0
+    require(same, f"couplings of one kind need two halves of one size, and {x.size} is odd")
     passes, _ = _passes(flow, x)
     first, second = _split(start, (x.size + 1) // 2)
-    for i, (network, reads, forwards) in reversed(list(enumerate(passes))):
-        to_first = forwards or not alternate
+    for i, (network, reads, own) in reversed(list(enumerate(passes))):
+        to_first = (taken_for or own) is Kind.FIRST
         carried = through(network, reads, second if to_first else first, i)
         if to_first:
             first = tuple(a + c for a, c in zip(first, carried, strict=True))
@@ -90,7 +100,7 @@ def _walk(
     return _join(first, second)
 
 
-def approximate_flow_curvature(flow: NICE, x: Array, *, alternate: bool = True) -> tuple[Vector, Vector]:
+def approximate_flow_curvature(flow: NICE, x: Array, *, taken_for: Kind | None = None) -> tuple[Vector, Vector]:
     """The gradient of log p, and the diagonal of its Hessian as if that of every layer's output were diagonal.
 
     Backwards: y = W u turns (g, h) into (W'g, (W^2)'h), W^2 by entries, and y = f(u) into (g f', g f'' + h f'^2).
@@ -107,12 +117,12 @@ def approximate_flow_curvature(flow: NICE, x: Array, *, alternate: bool = True) 
             g, h = product(layer.weight.T, g), product((layer.weight**2).T, h)
         return g, h
 
-    g, h = _walk(flow, x, (-(scale**2) * unscaled, -(scale**2)), through, alternate)
+    g, h = _walk(flow, x, (-(scale**2) * unscaled, -(scale**2)), through, taken_for)
     return g, h
 
 
 def sampled_flow_curvature(
-    flow: NICE, x: Array, *, floor: float, alternate: bool = True, key: PRNGKeyArray
+    flow: NICE, x: Array, *, floor: float, taken_for: Kind | None = None, key: PRNGKeyArray
 ) -> tuple[Vector, Vector]:
     """The gradient of log p, and an unbiased draw of the diagonal of its Hessian.
 
@@ -135,19 +145,19 @@ def sampled_flow_curvature(
         return g, real, imaginary
 
     v = jax.random.rademacher(starting, scale.shape, scale.dtype)
-    g, real, imaginary = _walk(flow, x, (-(scale**2) * unscaled, jnp.zeros_like(v), scale * v), through, alternate)
+    g, real, imaginary = _walk(flow, x, (-(scale**2) * unscaled, jnp.zeros_like(v), scale * v), through, taken_for)
     return g, real**2 - imaginary**2
 
 
 class AbstractFlowCurvature(AbstractObjective):
     """The mean of |s|^2 / 2 + tr over a batch, both from one walk back through the flow.
 
-    `alternate=False` takes every coupling for one of the first kind, as the source's released code does: neither s nor
-    tr is right then.
+    With `taken_for` the walk takes every coupling for one of that kind, as the source's released code does: neither s
+    nor tr is right then.
     """
 
     comparable: ClassVar[bool] = True
-    alternate: eqx.AbstractVar[bool]
+    taken_for: eqx.AbstractVar[Kind | None]
 
     def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
         """Nothing persists between steps; a model of another make is refused here."""
@@ -178,10 +188,10 @@ class FlowApproximateBP(AbstractFlowCurvature):
     ()
     """
 
-    alternate: bool = eqx.field(static=True, default=True)
+    taken_for: Kind | None = eqx.field(static=True, default=None)
 
     def curvature(self, flow: NICE, x: Array, key: PRNGKeyArray) -> tuple[Vector, Vector]:
-        return approximate_flow_curvature(flow, x, alternate=self.alternate)
+        return approximate_flow_curvature(flow, x, taken_for=self.taken_for)
 
 
 class FlowCurvaturePropagation(AbstractFlowCurvature):
@@ -195,10 +205,10 @@ class FlowCurvaturePropagation(AbstractFlowCurvature):
     """
 
     floor: float = eqx.field(static=True, default=1e-4)
-    alternate: bool = eqx.field(static=True, default=True)
+    taken_for: Kind | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
         require(self.floor > 0, f"the floor under the square roots must be positive, not {self.floor}")
 
     def curvature(self, flow: NICE, x: Array, key: PRNGKeyArray) -> tuple[Vector, Vector]:
-        return sampled_flow_curvature(flow, x, floor=self.floor, alternate=self.alternate, key=key)
+        return sampled_flow_curvature(flow, x, floor=self.floor, taken_for=self.taken_for, key=key)
