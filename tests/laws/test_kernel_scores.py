@@ -111,3 +111,27 @@ def test_bad_options_are_refused():
         SpectralScore(x, share=0.0)
     with pytest.raises(InputError, match="at least 2"):
         median_width(x[:1])
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 40, 41])
+def test_the_median_is_that_of_the_distances_of_all_pairs(n):
+    """Of an odd and of an even number of pairs, and where many distances are the same or nought."""
+
+    def squares(points):
+        return np.sum((np.asarray(points)[:, None] - np.asarray(points)) ** 2, axis=-1)
+
+    drawn = jax.random.normal(jax.random.key(n), (n, 3))
+    for points in (drawn, jnp.arange(n)[:, None] // 2 * 1.0):
+        truth = np.median(squares(points)[np.triu_indices(n, 1)])
+        np.testing.assert_allclose(median_width(points), np.sqrt(truth), rtol=1e-6)
+    # Control: the distances of points to themselves are not among them.
+    assert not np.isclose(median_width(drawn), np.sqrt(np.median(squares(drawn))), rtol=1e-6)
+
+
+def test_the_median_in_double_precision():
+    with jax.enable_x64(True):
+        points = jnp.asarray(np.random.default_rng(0).normal(size=(30, 2)))
+        squared = np.sum((np.asarray(points)[:, None] - np.asarray(points)) ** 2, axis=-1)
+        np.testing.assert_allclose(
+            median_width(points), np.sqrt(np.median(squared[np.triu_indices(30, 1)])), rtol=1e-14
+        )

@@ -20,16 +20,40 @@ def _squared_distances(a: Samples, b: Samples) -> Float[Array, "n m"]:
     return jnp.sum((a[:, None] - b) ** 2, axis=-1)
 
 
+def _smallest(values: Float[Array, "..."], k: int) -> Scalar:
+    """The k-th smallest of values that are not negative, by building up its bits: sorting is ten times as slow.
+
+    Such floating-point numbers are in the order of their bits read as whole numbers. A bit of the answer is set where
+    fewer than k values lie below the number with that bit.
+    """
+    whole = jnp.int64 if values.dtype.itemsize == 8 else jnp.int32
+    bits = jax.lax.bitcast_convert_type(values, whole)
+    places = jnp.arange(8 * values.dtype.itemsize - 2, -1, -1, dtype=whole)
+
+    def place(found, shift):
+        with_it = found | (jnp.ones((), whole) << shift)
+        return jnp.where(jnp.sum(bits < with_it) < k, with_it, found), None
+
+    found, _ = jax.lax.scan(place, jnp.zeros((), whole), places)
+    return jax.lax.bitcast_convert_type(found, values.dtype)
+
+
 def median_width(samples: Samples) -> Scalar:
-    """The median distance between two different samples, not differentiated.
+    """The median distance between two different samples, not differentiated; in the middle of two by their squares.
 
     >>> float(median_width(jnp.array([[0.0], [1.0], [3.0]])))
     2.0
     """
     n = len(samples)
     require(n >= 2, f"a median distance needs at least 2 samples, not {n}")
-    rows, columns = jnp.triu_indices(n, 1)
-    return jax.lax.stop_gradient(jnp.sqrt(jnp.median(_squared_distances(samples, samples)[rows, columns])))
+    squares = jax.lax.stop_gradient(_squared_distances(samples, samples))
+    # Of n^2 squares n are those of points to themselves, and every other one stands there twice.
+    pairs = n * (n - 1) // 2
+    low, high = n + 2 * ((pairs + 1) // 2), n + 2 * (pairs // 2 + 1)
+    lower = _smallest(squares, low)
+    above = jnp.min(squares, where=squares > lower, initial=jnp.inf)
+    upper = jnp.where(jnp.sum(squares <= lower) < high, above, lower)
+    return jnp.sqrt((lower + upper) / 2)
 
 
 def _kernel_and_slopes(samples: Samples, width: Scalar | float) -> tuple[Float[Array, "n n"], Samples]:
