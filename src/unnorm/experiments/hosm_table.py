@@ -11,11 +11,7 @@ covariance nor whether entries are summed or averaged):
     mixture of logistics  s1 by DSM-VR, derivative   32.80 / 32.44 / 31.51     (80-d, 20 components, diagonal only)
                           s2                         21.68 / 22.23 / 22.18
 
-Table 4.2, time for a batch of 10 with D = 100: derivative 32,100 us; rank 20, 50, 200, 1000: 380, 377, 546, 1,840 us.
-The source says only that the networks of alpha and beta have about as many parameters as that of s1. With rank 1000
-beta has 100,000 outputs, so that s1 must have millions: it has as many here as alpha and beta of rank 1000 with the 32
-units of Table 4.1, and those of the other ranks are as wide as that number allows. The Jacobian of the s1 of Table 4.1,
-with 128 units and 42,000 parameters, is timed beside them.
+Table 4.2, the time of either way, is in `hosm_times`.
 
 Here the normal has 35 correlated pairs among its 100 coordinates, with a correlation of 0.364. Its precision then has
 35 equal rank-one pieces off the diagonal, each of squared norm 0.352, and the best s2 of rank r leaves 0.352 (35 - r):
@@ -41,8 +37,6 @@ below about 15,000 of the mixture. The experiment takes 25,000 and 10,000, and s
 weight gamma of the first-order loss changes little between 1/16 and 25 times its default.
 """
 
-import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -59,6 +53,7 @@ from jaxtyping import Array, PRNGKeyArray
 from unnorm.estimate import Estimate
 from unnorm.experiments.base import Claim, Experiment, Job, Published, Result, Row, exact, over_seeds
 from unnorm.experiments.hosm_targets import best_of_rank, correlated_pairs, logistic_mixture
+from unnorm.experiments.hosm_times import PRINTED_TIMES, TIMED_RANKS, times
 from unnorm.noises import Gaussian as Noise
 from unnorm.objectives import D2SMVR, DSM, DSMVR, AbstractObjective, DiagonalD2SMVR, JointSecondOrder
 from unnorm.scores import (
@@ -163,64 +158,8 @@ def _logistics(direct: bool, sigma: float, size: Size, seed: int, exact_slope: b
     return float(_diagonal_error(learnt, FromScore(slope), mixture.samples(1000, key=test_key)))
 
 
-# ------------------------------------------------------------------------------------------------- Table 4.2
-
 KNOWN = "logistics: s2, s1 known"
 MANY_ROWS = {"derivative": "normal: s1 by DSM-VR, many rows", "direct": "normal: s2 of the last rank, many rows"}
-TIMED_RANKS = (20, 50, 200, 1000)
-SMALL = "derivative of s1 of 128 units"
-PRINTED_TIMES = {"derivative of s1": (32100, 156), "rank 20": (380, 7.9), "rank 50": (377, 10.8)}
-PRINTED_TIMES |= {"rank 200": (546, 1.91), "rank 1000": (1840, 97.1)}
-
-
-def _microseconds(function: Callable[[Array], Any], points: Array, runs: int = 7) -> list[float]:
-    """The time of one call, in each of several runs of calls."""
-    jax.block_until_ready(function(points))
-    found = []
-    for _ in range(runs):
-        calls, began = 0, time.perf_counter()
-        while time.perf_counter() - began < 0.1:
-            jax.block_until_ready(function(points))
-            calls += 1
-        found.append((time.perf_counter() - began) / calls * 1e6)
-    return found
-
-
-def _parameters(module: Any) -> int:
-    return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(module, eqx.is_inexact_array)))
-
-
-def widest(dimension: int, outputs: int, networks: int, parameters: int) -> int:
-    """How many units two hidden layers may have in each of `networks` that share outputs and parameters.
-
-    n w^2 + (n (d + 2) + o) w + o parameters are in n networks of d inputs, w units and o outputs in all.
-
-    >>> widest(100, 100, 1, 100 * 128 + 128 * 128 + 128 * 100 + 2 * 128 + 100)
-    128
-    """
-    slope = networks * (dimension + 2) + outputs
-    root = math.sqrt(slope**2 + 4 * networks * (parameters - outputs))
-    return int((root - slope) / (2 * networks))
-
-
-def _times(dimension: int) -> dict[str, list[float]]:
-    """s2 for a batch of 10: the whole Jacobian of s1, or alpha and beta of each rank, with as many parameters."""
-    points = jax.random.normal(jax.random.key(0), (10, dimension))
-    key = jax.random.key(0)
-    largest = low_rank_mlp(dimension, rank=TIMED_RANKS[-1], key=key)
-    parameters = _parameters((largest.alpha, largest.beta))
-    scores = {
-        "derivative of s1": low_rank_mlp(
-            dimension, rank=1, width=widest(dimension, dimension, 1, parameters), key=key
-        ).score,
-        SMALL: largest.score,
-    }
-    found = {name: _microseconds(jax.jit(jax.vmap(FromScore(s).matrix)), points) for name, s in scores.items()}
-    for rank in TIMED_RANKS:
-        width = widest(dimension, dimension * (rank + 1), 2, parameters)
-        model = low_rank_mlp(dimension, rank=rank, factor_width=width, key=key)
-        found[f"rank {rank}"] = _microseconds(jax.jit(jax.vmap(model.factors)), points)
-    return found
 
 
 # ------------------------------------------------------------------------------------------------- the experiment
@@ -305,7 +244,7 @@ def run(job: Job) -> Result:
     rows += [Row(name, {_column(s): exact(v, "closed form") for s in size.sigmas}) for name, v in best.items()]
     constant = job.piece("constant", lambda: _constant(size))
     rows.append(Row("best constant, logistics", {_column(s): exact(constant, "5000 draws") for s in size.sigmas}))
-    timed = job.piece("times-100", lambda: _times(100))
+    timed = job.piece("times-100", lambda: times(100))
     for label, runs in timed.items():
         printed = {"microseconds": Published(*PRINTED_TIMES[label])} if label in PRINTED_TIMES else {}
         rows.append(Row(f"time: {label}", {"microseconds": over_seeds(runs, "mean of 7 runs")}, printed))
@@ -345,9 +284,9 @@ def _judge(rows: tuple[Row, ...], size: Size, job: Job) -> Result:
                 _clearly_below(by_label[KNOWN][column], by_label[logistics[0]][column]),
             ),
         ]
-    times = {label: by_label[f"time: {label}"]["microseconds"] for label in PRINTED_TIMES}
+    timed = {label: by_label[f"time: {label}"]["microseconds"] for label in PRINTED_TIMES}
     for rank in TIMED_RANKS:
-        direct, derived = times[f"rank {rank}"], times["derivative of s1"]
+        direct, derived = timed[f"rank {rank}"], timed["derivative of s1"]
         ratio = derived.value / direct.value
         claims.append(
             Claim(
@@ -377,7 +316,7 @@ def _judge(rows: tuple[Row, ...], size: Size, job: Job) -> Result:
             for label in (*normal, _known(size), *logistics, KNOWN)
         },
         "best": {str(r): best_of_rank(r, size.pairs) for r in size.ranks},
-        "times": {label: figure.value for label, figure in times.items()},
+        "times": {label: figure.value for label, figure in timed.items()},
     }
     return Result("Second-order scores", columns, rows, tuple(claims), series, tuple(remarks))
 
