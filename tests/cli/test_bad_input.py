@@ -165,3 +165,93 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(table, tmp_path):
         assert not list((place / "run").glob(".*.part"))
     finally:
         subprocess.run(["umount", place], check=True)
+
+
+@pytest.mark.parametrize("command", ["demo", "fit", "compare", "sample", "score", "evaluate", "report", "reproduce"])
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_a_seed_that_makes_no_key_is_refused(command, seed, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = unnorm(command, *(["x"] * {"demo": 0, "score": 2}.get(command, 1)), "--seed", seed)
+    assert result.code == 2 and result.out == "" and "Traceback" not in result.err
+    assert "Invalid value for '--seed'" in result.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_in_a_folder_of_draws_is_not_overwritten_by_another(run, tmp_path):
+    folder = tmp_path / "draws"
+
+    def sampled(n, *options):
+        return unnorm("sample", run, "-n", n, "-o", folder, "--sampler", "mala", "--quiet", *options)
+
+    assert sampled(100).code == 0
+    before = (folder / "table.npy").read_bytes()
+    assert refused(sampled(50), "table.npy already exists", "50 rows", "--force")
+    assert (folder / "table.npy").read_bytes() == before
+    # Negative controls: the same command goes on, and what is asked for is done.
+    assert sampled(100).code == 0 and (folder / "table.npy").read_bytes() == before
+    assert sampled(50, "--force").code == 0 and np.load(folder / "table.npy").shape == (50, 2)
+    (folder / "table.npy").write_text("precious")
+    assert refused(sampled(50), "already exists") and (folder / "table.npy").read_text() == "precious"
+
+
+def test_draws_that_are_not_finite_are_refused_and_not_written(run, tmp_path):
+    def sampled(step, *options):
+        how = ("--sampler", "langevin", "--set", f"sampler.step_size={step}", "--quiet")
+        return unnorm("sample", run, "-n", 50, *how, *options)
+
+    words = ("langevin", "not finite", "smaller step")
+    assert refused(sampled(1e6), *words)
+    assert refused(sampled(1e6, "--json"), *words)
+    assert refused(sampled(1e6, "-o", tmp_path / "draws.csv"), *words) and not (tmp_path / "draws.csv").exists()
+    assert refused(sampled(1e6, "-o", tmp_path / "draws"), *words) and not (tmp_path / "draws" / "table.npy").exists()
+    # Negative control: the same walk with a step that it can take.
+    small = sampled(0.01)
+    assert small.code == 0 and len(small.out.splitlines()) == 51 and "nan" not in small.out
+
+
+@pytest.mark.parametrize(
+    ("command", "inside", "advice"),
+    [
+        ("fit", "unnorm.cli.learn.train", "the same command with --resume goes on"),
+        ("sample", "unnorm.cli.use.sample", "the same command goes on with draws in a folder"),
+        ("score", "unnorm.cli.use.energies", "nothing was saved"),
+    ],
+)
+def test_an_interrupted_command_says_how_it_goes_on(command, inside, advice, run, table, tmp_path, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(inside, interrupt)
+    given = {"fit": (table, "--out", tmp_path / "run"), "sample": (run,), "score": (run, table)}[command]
+    result = unnorm(command, *given, "--quiet")
+    assert result.code == 130 and result.out == ""
+    assert result.err.startswith("unnorm: interrupted; ") and advice in result.err and result.err.count("\n") == 1
+    # Only `fit` has the option.
+    assert ("--resume" in result.err) == (command == "fit")
+
+
+def test_options_that_are_refused_late_leave_no_folder(tmp_path):
+    """A share of local jumps and one of wide jumps above 1 together: seen only when the noise is built."""
+    file, out = write_csv(tmp_path / "table.csv", ROWS), tmp_path / "run"
+    common = ("fit", file, "--model", "mlp", "--steps", 2, "--no-report", "--quiet", "--out", out)
+    assert refused(unnorm(*common, "--objective", "cnce", "--set", "objective.share=0.95"))
+    assert not out.exists()
+    assert unnorm(*common, "--objective", "dsm").code == 0
+    # Control: what was learnt is not taken away.
+    kept = sorted(entry.name for entry in out.iterdir())
+    assert refused(unnorm(*common, "--objective", "cnce", "--set", "objective.share=0.95"), "already exists")
+    assert sorted(entry.name for entry in out.iterdir()) == kept
+
+
+def test_a_comparison_is_refused_before_anything_is_trained(tmp_path):
+    file = write_csv(tmp_path / "table.csv", ROWS)
+    result = unnorm("compare", file, "--model", "mlp", "--objectives", "dsm,tilt", "--steps", 2)
+    assert refused(result, "tilt") and "dsm ..." not in result.err
+    assert refused(unnorm("compare", file, "--objectives", "dsm,dsm", "--steps", 2), "dsm", "twice")
+
+
+def test_columns_that_follow_from_one_another_are_fitted(tmp_path):
+    """The default model on b = 2 a."""
+    file = write_csv(tmp_path / "table.csv", np.stack([ROWS[:, 0], 2 * ROWS[:, 0]], axis=1))
+    result = unnorm("fit", file, "--out", tmp_path / "run", "--steps", 2, "--no-report", "--quiet")
+    assert result.code == 0, result.err

@@ -8,12 +8,26 @@ from runner import refused, unnorm, write_csv
 
 import unnorm as un
 from unnorm.energies import FunctionEnergy, standard_gaussian
-from unnorm.samplers import HMC, MALA, NUTS, SGLD, Langevin, ParallelTempering, SumOverRows, TemperedSMC
+from unnorm.samplers import (
+    HMC,
+    MALA,
+    NUTS,
+    SGLD,
+    DenoisingGibbs,
+    Gibbs,
+    Langevin,
+    Ozaki,
+    ParallelTempering,
+    SumOverRows,
+    TemperedSMC,
+)
+from unnorm.scores import FunctionScore
 from unnorm.spaces import Binary, Real
 
 LINE = standard_gaussian(2)
 COINS = FunctionEnergy(lambda x: jnp.sum(x), Binary((2,)))
 VECTOR = FunctionEnergy(lambda x: x**2, Real((2,)))
+COUNT = FunctionEnergy(lambda x: jnp.sum(x > 0), Real((2,)))
 BROKEN = FunctionEnergy(lambda x: jnp.sum(jnp.log(x)), Real((2,)))
 KEY = jax.random.key(0)
 
@@ -92,12 +106,136 @@ SENTENCES = {
 }
 
 
+NOT_A_KEY = "the key must be one random key of JAX such as jax.random.key(0), not "
+NOT_POINTS = "start must be an array of real numbers with one point for each chain, not "
+NO_GRADIENT = "which have no gradient; return floating-point numbers"
+SENTENCES |= {
+    "a function as target": (
+        lambda: draw(lambda x: jnp.sum(x**2), NUTS()),
+        "chains need an energy or a score, not a function; a function of one point becomes one by "
+        "energies.FunctionEnergy(function, space)",
+    ),
+    "a class as sampler": (
+        lambda: draw(LINE, NUTS),
+        "the sampler is the class NUTS; pass NUTS(...) with its options",
+    ),
+    "a name as sampler": (
+        lambda: draw(LINE, "nuts"),
+        "chains need a sampler such as samplers.NUTS(), not 'nuts'",
+    ),
+    "a population as sampler": (
+        lambda: draw(LINE, TemperedSMC(LINE)),
+        "TemperedSMC moves a population and runs no chains; call it as samplers.TemperedSMC(base)(target, key=key)",
+    ),
+    "a number as key": (lambda: draw(LINE, NUTS(), key=0), NOT_A_KEY + "0"),
+    "two keys": (
+        lambda: draw(LINE, NUTS(), key=jax.random.split(KEY)),
+        NOT_A_KEY + "an array of key<fry> and shape (2,)",
+    ),
+    "a start that is a number": (
+        lambda: draw(LINE, MALA(), start=1.0),
+        "4 chains need 4 starting points, not the single number 1.0",
+    ),
+    "a start that is text": (lambda: draw(LINE, MALA(), start="zero"), NOT_POINTS + "'zero'"),
+    "a ragged start": (lambda: draw(LINE, MALA(), start=[[0.0, 1.0], [2.0]]), NOT_POINTS + "a list"),
+    "a complex start": (
+        lambda: draw(LINE, MALA(), start=np.ones((4, 2), np.complex64)),
+        NOT_POINTS + "an array of complex64 and shape (4, 2)",
+    ),
+    "an energy of whole numbers": (
+        lambda: draw(COUNT, MALA()),
+        f"the energy returned numbers of type int32, {NO_GRADIENT}",
+    ),
+    "a start that is nan for a score": (
+        lambda: draw(FunctionScore(lambda t, x: -x), DenoisingGibbs(1.0), start=jnp.full((4, 2), jnp.nan)),
+        "the score is not finite at 4 of 4 starting points; pass start= with points inside the target",
+    ),
+    "a score of another shape": (
+        lambda: draw(FunctionScore(lambda t, x: x[0]), DenoisingGibbs(1.0), start=jnp.ones((4, 2))),
+        "a score has the shape of its point, (2,), but this one returned ()",
+    ),
+    "too many transitions": (
+        lambda: draw(LINE, Langevin(0.1), steps=1000, thin=3_000_000),
+        "1000 steps of 3000000 transitions each are more than the 2147483647 that a run can count; use fewer, and go "
+        "on from the last draws with start=",
+    ),
+    "too long a warm-up": (
+        lambda: draw(LINE, Langevin(0.1), warmup=2**31),
+        "warmup must be at most 2147483647, not 2147483648",
+    ),
+    "a part of a transition": (lambda: draw(LINE, Langevin(0.1), thin=1.5), "thin must be a whole number, not 1.5"),
+    "a part of a step": (lambda: draw(LINE, Langevin(0.1), steps=2.5), "steps must be a whole number, not 2.5"),
+    "chains as text": (lambda: draw(LINE, Langevin(0.1), chains="4"), "chains must be a whole number, not '4'"),
+    "a warm-up that is true": (lambda: draw(LINE, NUTS(), warmup=True), "warmup must be a whole number, not True"),
+    "a warm-up of -1": (lambda: draw(LINE, Langevin(0.1), warmup=-1), "warmup must be 0 or more, not -1"),
+    "a warm-up of 7": (
+        lambda: draw(LINE, NUTS(), warmup=7),
+        "NUTS needs at least 20 warm-up steps to tune itself, or none (warmup=0) to run as given, not 7",
+    ),
+    "an infinite step": (lambda: Langevin(float("inf")), "the step size of Langevin must be finite, not inf"),
+    "a step that is text": (lambda: MALA("small"), "the step size of MALA must be a number, not 'small'"),
+    "a step that is None": (lambda: Ozaki(None), "the step size of Ozaki must be a number, not None"),
+    "a negative mass": (lambda: HMC(0.1, [1.0, -1.0]), "the inverse mass of HMC must be positive, not -1.0"),
+    "a mass of another size": (
+        lambda: draw(LINE, HMC(0.1, jnp.ones(3)), warmup=0),
+        "the inverse mass must have shape (2,) for this target, not (3,)",
+    ),
+    "a mass of another size for warm-up": (
+        lambda: draw(LINE, NUTS(0.1, 2.0)),
+        "the inverse mass must have shape (2,) for this target, not ()",
+    ),
+    "always accepted": (
+        lambda: HMC(target_acceptance=1.0),
+        "the target acceptance of HMC must lie between 0 and 1, not 1.0",
+    ),
+    "never accepted": (
+        lambda: MALA(target_acceptance=0),
+        "the target acceptance of MALA must lie between 0 and 1, not 0",
+    ),
+    "an acceptance that is text": (
+        lambda: NUTS(target_acceptance="high"),
+        "the target acceptance of NUTS must lie between 0 and 1, not 'high'",
+    ),
+    "no doublings": (
+        lambda: NUTS(max_doublings=0),
+        "NUTS needs at least one doubling of its trajectory, not 0",
+    ),
+    "a part of a leapfrog step": (
+        lambda: HMC(leapfrogs=2.5),
+        "HMC needs at least one leapfrog step, and a whole number, not 2.5",
+    ),
+    "a part of a site": (lambda: Gibbs(0.5), "Gibbs needs at least one site per step, and a whole number, not 0.5"),
+}
+
+
 @pytest.mark.parametrize("case", SENTENCES)
 def test_one_sentence(case):
     call, sentence = SENTENCES[case]
     with pytest.raises(un.InputError) as error:
         call()
     assert str(error.value) == sentence
+
+
+def test_what_is_nearly_refused_is_taken():
+    """Negative control: numpy's whole numbers, a key of the older kind, and whole numbers to begin at."""
+    chains, steps, thin, warmup = np.int64(4), np.int32(3), np.int8(2), np.int64(5)
+    options = {"chains": chains, "steps": steps, "thin": thin, "warmup": warmup, "start": [[0, 1]] * 4}
+    assert draw(LINE, Langevin(0.1), key=jax.random.PRNGKey(0), **options).draws.shape == (4, 3, 2)
+    begin = {"steps": 2, "start": np.ones((4, 2))}
+    assert draw(FunctionScore(lambda t, x: -0.5 * x), DenoisingGibbs(1.0), **begin).draws.shape == (4, 2, 2)
+
+
+def test_a_folder_below_a_file_or_for_another_mass_is_not_begun(tmp_path):
+    file = tmp_path / "notes.txt"
+    file.write_text("precious")
+    with pytest.raises(
+        un.InputError, match=r"draws cannot be made: .*notes\.txt is a file; name a new folder"
+    ) as error:
+        draw(LINE, Langevin(0.1), to=file / "some" / "draws")
+    assert "\n" not in str(error.value) and file.read_text() == "precious"
+    with pytest.raises(un.InputError, match="the inverse mass must have shape"):
+        draw(LINE, HMC(0.1, jnp.ones(3)), warmup=0, to=tmp_path / "draws")
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
 # ------------------------------------------------------------------------------------------------ the command line

@@ -13,7 +13,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Seed = Annotated[int, typer.Option(help="Seed of every random number.")]
+# JAX makes keys of the last 32 bits of a seed: larger ones would repeat smaller ones.
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of every random number.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no remarks on stderr.")]
 Data = Annotated[
@@ -115,7 +116,8 @@ def sample(
 ) -> None:
     """Draw from a fitted model, in the data's own units (.csv, .npy, .npz or .parquet; CSV on stdout without --out).
 
-    An --out without an ending is a folder: draws go there as they come, and the same command resumes.
+    An --out without an ending is a folder: draws go there as they come, and the same command resumes. Draws that are
+    not finite are refused.
     """
     from unnorm.cli.use import sample_command
 

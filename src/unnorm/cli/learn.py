@@ -6,7 +6,7 @@ from pathlib import Path
 from unnorm.catalogue import OBJECTIVES, find
 from unnorm.cli.options import named, parse_options
 from unnorm.cli.output import emit_json, emit_table, note, warn, write_json
-from unnorm.errors import require
+from unnorm.errors import InputError, require
 from unnorm.experiments import run_demo
 from unnorm.report import write_demo_report, write_report
 from unnorm.runs import Assessment, Prepared, Run, RunSettings, Training, assess, prepare
@@ -70,20 +70,27 @@ def fit_command(
     settings = settings_of(
         prepared, named(model, parsed["model"]), named(objective, parsed["objective"]), training, seed
     )
+    begun = (path / "run.json").exists()
     run = _open_or_create(path, settings, prepared, resume)
     note(
         f"{len(prepared.train)} training rows of {len(prepared.columns)} columns; {model} by {objective}, "
         f"{training.steps} steps; saved in {path}",
         quiet=quiet,
     )
-    fitted = train(
-        settings,
-        prepared,
-        checkpoint=run.checkpoint,
-        checkpoint_seconds=checkpoint_seconds,
-        resume=resume,
-        progress=not quiet,
-    )
+    try:
+        fitted = train(
+            settings,
+            prepared,
+            checkpoint=run.checkpoint,
+            checkpoint_seconds=checkpoint_seconds,
+            resume=resume,
+            progress=not quiet,
+        )
+    except InputError:
+        # Some options show that they do not suit the data only when something is built of them.
+        if not begun:
+            run.discard()
+        raise
     run.write_json("outcome.json", {**fitted.outcome.to_dict(), "seconds": fitted.seconds})
     content = {"run": str(path), "outcome": fitted.outcome.to_dict(), "events": list(fitted.events)}
     warn(fitted.events if fitted.outcome.ok else [*fitted.events, str(fitted.outcome)])
@@ -155,7 +162,12 @@ def compare_command(
     names = everything if objectives == "all" else [n.strip() for n in objectives.split(",")]
     for name in names:
         find(OBJECTIVES, name, "objective")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    require(twice is None, f"{twice} is named twice in --objectives")
     prepared = prepare(data, seed)
+    # All of them are checked before the first is trained: a table that is refused half way would be lost.
+    for name in names:
+        settings_of(prepared, named(model, {}), named(name, {}), training, seed)
     references = references_of(prepared, seed=seed)
     rows, contents = [], []
     last: Assessment | None = None

@@ -45,6 +45,8 @@ def sample_command(
     if out is not None and folder is None:
         require_format(out)
         require_new(out, force=force)
+    if folder is not None:
+        _require_own_table(folder / "table.npy", n, force)
     run = Run.open(path)
     prepared = run.prepared
     entry = find(SAMPLERS, sampler_name, "sampler")
@@ -53,10 +55,17 @@ def sample_command(
     if isinstance(sampler, TemperedSMC):
         require(folder is None, f"{sampler_name} has all its draws at once at the end; name a file such as draws.csv")
         particles = sampler(run.model, key=jax.random.key(seed))
+        broken = not np.isfinite(particles.draws).all()
         rows, warnings, found = particles.resampled(n, seed=seed), particles.warnings, _figures_of_levels(particles)
     else:
         trace = _chains(run, sampler, n, folder, seed, quiet)
+        broken = bool(trace.diagnostics.broken.any())
         rows, warnings, found = _Spread(trace, n), trace.warnings, _figures_of_chains(trace)
+    require(
+        not broken,
+        f"no table was written: draws of {sampler_name} are not finite, since its step is too large for this model; "
+        "use a smaller step (--set sampler.step_size=VALUE) or --sampler nuts",
+    )
     warn(warnings)
     draws = None
     if folder is not None:
@@ -105,6 +114,17 @@ class _Spread:
         # Step-major order: neighbours come from different chains.
         steps, chains = np.divmod(self.numbers[some], self.trace.draws.shape[0])
         return self.trace.draws[chains, steps]
+
+
+def _require_own_table(path: Path, n: int, force: bool) -> None:
+    """Refuse to overwrite a table of draws before any work is done; with as many rows it is that of this command."""
+    if force or not path.exists():
+        return
+    try:
+        same = len(np.load(path, mmap_mode="r", allow_pickle=False)) == n
+    except (OSError, ValueError):
+        same = False
+    require(same, f"{path} already exists, and not with {n} rows; choose another folder or add --force")
 
 
 def _write_raw(path: Path, rows: "_Spread | np.ndarray", prepared: Prepared) -> None:

@@ -171,6 +171,15 @@ class Run:
         write_atomically(path / "run.json", (settings.model_dump_json(indent=2) + "\n").encode())
         return Run(path, settings)
 
+    def discard(self) -> None:
+        """Take back what `create` made, if nothing was learnt since: settings that were refused leave no folder."""
+        if self.checkpoint.exists():
+            return
+        for name in ("run.json", "data.safetensors"):
+            (self.path / name).unlink(missing_ok=True)
+        if not any(self.path.iterdir()):
+            self.path.rmdir()
+
     @staticmethod
     def open(path: Path) -> "Run":
         """A saved run."""

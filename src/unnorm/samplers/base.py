@@ -47,6 +47,14 @@ class AbstractSampler(eqx.Module):
         """Refuse, in one sentence, a target whose space this sampler cannot walk."""
 
 
+class AbstractOutspoken(eqx.Module):
+    """A part of a sampler that knows what an acceptance of its own kind means for the draws."""
+
+    @abstractmethod
+    def remarks(self, acceptance: float) -> tuple[str, ...]:
+        """What is wrong with a run of this mean acceptance, in sentences; empty if nothing is."""
+
+
 class AbstractGradientSampler(AbstractSampler):
     """A sampler that follows grad E, and so needs a Real space."""
 
@@ -60,7 +68,7 @@ class AbstractGradientSampler(AbstractSampler):
 
 
 class AbstractAdaptiveSampler(AbstractGradientSampler):
-    """A sampler that tunes its own step during warm-up."""
+    """A sampler that tunes its own step during warm-up, and runs as it was made without one."""
 
     @abstractmethod
     def warm_up(

@@ -25,7 +25,7 @@ from unnorm.errors import require
 from unnorm.estimate import Estimate, mean_estimate
 from unnorm.noises.base import Level
 from unnorm.samplers.base import AbstractSampler, Info
-from unnorm.samplers.langevin import positive
+from unnorm.samplers.values import positive
 from unnorm.scores import AbstractScore, GaussianDenoiser, as_score
 
 Score = Callable[[Point], Point]

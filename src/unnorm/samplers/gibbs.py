@@ -6,8 +6,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
 from unnorm.energies.base import AbstractEnergy, Point
-from unnorm.errors import InputError, require
+from unnorm.errors import InputError
 from unnorm.samplers.base import AbstractSampler, Info
+from unnorm.samplers.values import at_least
 from unnorm.scores import AbstractScore
 from unnorm.spaces import Binary
 
@@ -21,7 +22,7 @@ class Gibbs(AbstractSampler):
     sites: int = eqx.field(static=True, default=1)
 
     def __check_init__(self):
-        require(self.sites >= 1, f"Gibbs needs at least one site per step, not {self.sites}")
+        at_least(1, self.sites, "Gibbs needs at least one site per step")
 
     def check(self, target: AbstractEnergy | AbstractScore) -> None:
         if isinstance(target, AbstractScore):

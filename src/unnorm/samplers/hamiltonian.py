@@ -12,19 +12,42 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unnorm.energies.base import AbstractEnergy, Point
 from unnorm.errors import require
 from unnorm.samplers.base import AbstractAdaptiveSampler, Info
-from unnorm.samplers.langevin import positive
+from unnorm.samplers.values import at_least, between_0_and_1, positive
+
+Mass = Float[Array, " d"] | None
 
 
 def _log_density(target: AbstractEnergy):
     return lambda x: -target(x)
 
 
-def _adaptive_windows(algorithm, target: AbstractEnergy, x: Point, steps: int, acceptance: float, key, **extra):
-    """blackjax's window adaptation (Stan's schedule): step size, diagonal inverse mass, last position."""
+def _positive_mass(inverse_mass: Any, name: str) -> Mass:
+    return None if inverse_mass is None else positive(inverse_mass, f"the inverse mass of {name}")
+
+
+def _mass_for(x: Point, inverse_mass: Mass) -> Float[Array, " d"]:
+    """The inverse mass of every coordinate of a point: 1 unless told."""
+    if inverse_mass is None:
+        return jnp.ones(x.size)
+    shape = inverse_mass.shape
+    require(shape == (x.size,), f"the inverse mass must have shape {(x.size,)} for this target, not {shape}")
+    return inverse_mass
+
+
+def _adaptive_windows(
+    algorithm, target: AbstractEnergy, x: Point, sampler: "HMC | NUTS", *, steps: int, key: PRNGKeyArray, **extra: Any
+):
+    """blackjax's window adaptation (Stan's schedule), which begins with the sampler's own step and inverse mass.
+
+    It ends with a step, a diagonal inverse mass and the last position.
+    """
     warm_up = blackjax.window_adaptation(
         algorithm,
         _log_density(target),
-        target_acceptance_rate=acceptance,
+        initial_inverse_mass_matrix=_mass_for(x, sampler.inverse_mass),
+        # Annotated as a float; an array is as good.
+        initial_step_size=sampler.step_size,  # pyright: ignore[reportArgumentType]
+        target_acceptance_rate=sampler.target_acceptance,
         adaptation_info_fn=lambda *_: None,
         **extra,
     )
@@ -34,13 +57,18 @@ def _adaptive_windows(algorithm, target: AbstractEnergy, x: Point, steps: int, a
 
 
 class MALA(AbstractAdaptiveSampler):
-    """Langevin's move as a proposal, accepted by Metropolis-Hastings (Roberts and Tweedie 1996).
+    """y = x - h grad E(x) + sqrt(2 h) z, accepted with probability min(1, p(y) q(x | y) / (p(x) q(y | x))).
 
-    Warm-up tunes the step by dual averaging towards an acceptance of 0.574.
+    Langevin's move as a proposal with density q(y | x), which is N(x - h grad E(x), 2 h) (Roberts and Tweedie 1996).
+    Warm-up tunes the step by dual averaging from `step_size` towards an acceptance of 0.574; with `warmup=0`, `sample`
+    runs it with `step_size` as given.
     """
 
     step_size: Float[Array, ""] = eqx.field(converter=lambda h: positive(h, "the step size of MALA"), default=0.1)
     target_acceptance: float = eqx.field(static=True, default=0.574)
+
+    def __check_init__(self):
+        between_0_and_1(self.target_acceptance, "the target acceptance of MALA")
 
     def init(self, target: AbstractEnergy, x: Point) -> Any:
         return blackjax.mala.init(x, _log_density(target))
@@ -67,26 +95,32 @@ class MALA(AbstractAdaptiveSampler):
 
 
 class HMC(AbstractAdaptiveSampler):
-    """Hamiltonian Monte Carlo with a fixed number of leapfrog steps (Duane et al. 1987; Neal 2011).
+    """p ~ N(0, M), `leapfrogs` steps of (x, p), accepted with probability min(1, exp(H(x, p) - H(x', p'))).
 
-    The step of every trajectory is drawn uniformly between `step_size` / 2 and `step_size`: a fixed length comes back
+    H = E(x) + p . M^-1 p / 2, and a leapfrog step is p <- p - (h/2) grad E(x), x <- x + h M^-1 p,
+    p <- p - (h/2) grad E(x) (Duane et al. 1987; Neal 2011). `inverse_mass` is the diagonal of M^-1, ones unless told.
+    The h of every trajectory is drawn uniformly between `step_size` / 2 and `step_size`: a fixed length comes back
     to where it began whenever it is near a period of the target, and on a Gaussian the chain then stands still
     (Mackenzie 1989).
+
+    Warm-up tunes both, beginning with those given; with `warmup=0`, `sample` runs it with them as given.
     """
 
     step_size: Float[Array, ""] = eqx.field(converter=lambda h: positive(h, "the step size of HMC"), default=0.1)
-    inverse_mass: Float[Array, " d"] | None = None
+    inverse_mass: Mass = eqx.field(converter=lambda m: _positive_mass(m, "HMC"), default=None)
     leapfrogs: int = eqx.field(static=True, default=10)
     target_acceptance: float = eqx.field(static=True, default=0.8)
 
     def __check_init__(self):
-        require(self.leapfrogs >= 1, f"HMC needs at least one leapfrog step, not {self.leapfrogs}")
+        at_least(1, self.leapfrogs, "HMC needs at least one leapfrog step")
+        between_0_and_1(self.target_acceptance, "the target acceptance of HMC")
 
     def init(self, target: AbstractEnergy, x: Point) -> Any:
+        _mass_for(x, self.inverse_mass)
         return blackjax.hmc.init(x, _log_density(target))
 
     def step(self, target: AbstractEnergy, state: Any, *, key: PRNGKeyArray) -> tuple[Any, Info]:
-        mass = jnp.ones(state.position.size) if self.inverse_mass is None else self.inverse_mass
+        mass = _mass_for(state.position, self.inverse_mass)
         shorten, move = jax.random.split(key)
         step = self.step_size * jax.random.uniform(shorten, minval=0.5, maxval=1.0)
         state, info = blackjax.hmc.build_kernel()(move, state, _log_density(target), step, mass, self.leapfrogs)
@@ -97,28 +131,40 @@ class HMC(AbstractAdaptiveSampler):
 
     def warm_up(self, target: AbstractEnergy, x: Point, *, steps: int, key: PRNGKeyArray) -> tuple["HMC", Point]:
         step, mass, x = _adaptive_windows(
-            blackjax.hmc, target, x, steps, self.target_acceptance, key, num_integration_steps=self.leapfrogs
+            blackjax.hmc, target, x, self, steps=steps, key=key, num_integration_steps=self.leapfrogs
         )
         return HMC(step, mass, self.leapfrogs, self.target_acceptance), x
 
 
 class NUTS(AbstractAdaptiveSampler):
-    """Hamiltonian Monte Carlo that stops when it would turn back (Hoffman and Gelman 2014).
+    """HMC whose trajectory doubles, forwards or backwards by a fair coin, until v_- . r <= 0 or v_+ . r <= 0.
+
+    v = M^-1 p at either end and r the sum of p along the way (those of the ends by half): it stops when it would turn
+    back. The next x is drawn from the trajectory with probability proportional to exp(-H), favouring the later half
+    (Hoffman and Gelman 2014; Betancourt 2017). There are at most `max_doublings` doublings; `inverse_mass` is the
+    diagonal of M^-1, of ones unless told.
+
+    Warm-up tunes step and mass, beginning with those given; with `warmup=0`, `sample` runs it with them as given.
 
     >>> NUTS().target_acceptance
     0.8
     """
 
     step_size: Float[Array, ""] = eqx.field(converter=lambda h: positive(h, "the step size of NUTS"), default=0.1)
-    inverse_mass: Float[Array, " d"] | None = None
+    inverse_mass: Mass = eqx.field(converter=lambda m: _positive_mass(m, "NUTS"), default=None)
     max_doublings: int = eqx.field(static=True, default=8)
     target_acceptance: float = eqx.field(static=True, default=0.8)
 
+    def __check_init__(self):
+        at_least(1, self.max_doublings, "NUTS needs at least one doubling of its trajectory")
+        between_0_and_1(self.target_acceptance, "the target acceptance of NUTS")
+
     def init(self, target: AbstractEnergy, x: Point) -> Any:
+        _mass_for(x, self.inverse_mass)
         return blackjax.nuts.init(x, _log_density(target))
 
     def step(self, target: AbstractEnergy, state: Any, *, key: PRNGKeyArray) -> tuple[Any, Info]:
-        mass = jnp.ones(state.position.size) if self.inverse_mass is None else self.inverse_mass
+        mass = _mass_for(state.position, self.inverse_mass)
         kernel = blackjax.nuts.build_kernel()
         state, info = kernel(key, state, _log_density(target), self.step_size, mass, self.max_doublings)
         return state, Info(info.acceptance_rate, info.is_divergent)
@@ -128,6 +174,6 @@ class NUTS(AbstractAdaptiveSampler):
 
     def warm_up(self, target: AbstractEnergy, x: Point, *, steps: int, key: PRNGKeyArray) -> tuple["NUTS", Point]:
         step, mass, x = _adaptive_windows(
-            blackjax.nuts, target, x, steps, self.target_acceptance, key, max_num_doublings=self.max_doublings
+            blackjax.nuts, target, x, self, steps=steps, key=key, max_num_doublings=self.max_doublings
         )
         return NUTS(step, mass, self.max_doublings, self.target_acceptance), x

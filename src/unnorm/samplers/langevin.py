@@ -3,20 +3,11 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.energies.base import AbstractEnergy, Point
-from unnorm.errors import require
 from unnorm.samplers.base import AbstractGradientSampler, Info
-
-
-def positive(value: float | Array, what: str) -> Array:
-    """The value as an array, refused unless positive (a traced value cannot be looked at, and passes)."""
-    if not isinstance(value, Tracer):
-        require(bool(np.all(np.asarray(value) > 0)), f"{what} must be positive, not {value}")
-    return jnp.asarray(value, float)
+from unnorm.samplers.values import positive
 
 
 class Langevin(AbstractGradientSampler):
@@ -25,6 +16,9 @@ class Langevin(AbstractGradientSampler):
     Its stationary law differs from the target: on N(0, s^2) the variance is s^2 / (1 - h / (2 s^2)), and the walk
     explodes at h >= 2 s^2. Half of the literature writes x <- x - (e / 2) grad E(x) + sqrt(e) z for the same walk at
     h = e / 2 (thesis Eq. 4.19): `Langevin.halved(e)` is that one.
+
+    Nothing rejects a step over a wall of the target: one from where the energy is not finite, or to a point that is not
+    finite, counts as divergent.
 
     >>> float(Langevin(0.5).step_size), float(Langevin.halved(0.5).step_size)
     (0.5, 0.25)
@@ -47,8 +41,10 @@ class Langevin(AbstractGradientSampler):
     def step(self, target: AbstractEnergy, state: Point, *, key: PRNGKeyArray) -> tuple[Point, Info]:
         noise = jax.random.normal(key, state.shape, state.dtype)
         step = self.step_size.astype(state.dtype)
-        moved = state - step * jax.grad(target)(state) + jnp.sqrt(2 * step) * noise
-        return moved, Info(jnp.ones(()), ~jnp.all(jnp.isfinite(moved)))
+        # The energy comes free with its gradient here; that of the new point would cost a second evaluation.
+        energy, gradient = jax.value_and_grad(target)(state)
+        moved = state - step * gradient + jnp.sqrt(2 * step) * noise
+        return moved, Info(jnp.ones(()), ~(jnp.isfinite(energy) & jnp.all(jnp.isfinite(moved))))
 
     def position(self, state: Point) -> Point:
         return state

@@ -5,11 +5,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from unnorm.energies.base import AbstractEnergy, Point
-from unnorm.errors import require
+from unnorm.energies.base import AbstractEnergy, Point, Scalar
 from unnorm.samplers.base import AbstractGradientSampler, Info
 from unnorm.samplers.denoising_gibbs import hessian_diagonal
-from unnorm.samplers.langevin import positive
+from unnorm.samplers.values import at_least, positive
 
 
 def _growth(rate: Array, time: Array) -> Array:
@@ -26,7 +25,8 @@ class Ozaki(AbstractGradientSampler):
     coordinate (Ozaki 1992; thesis Eq. 4.20): on a Gaussian with independent coordinates it has no bias at any step,
     where Langevin's variance is wrong and its walk explodes. `probes` of fair signs estimate the diagonal, D forward
     derivatives give it exactly (the default, for small D). Where the density curves upwards (c > 0, between modes) the
-    exponentials would explode with h: c is taken as 0 there, and counted.
+    exponentials would explode with h: c is taken as 0 there, and counted. A step from where the energy is not finite,
+    or to a point that is not finite, counts as divergent.
 
     >>> float(Ozaki(2.0).step_size)
     2.0
@@ -36,33 +36,32 @@ class Ozaki(AbstractGradientSampler):
     probes: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
-        require(
-            self.probes is None or self.probes >= 1,
-            f"an estimate of a diagonal needs at least one probe, not {self.probes}",
-        )
+        if self.probes is not None:
+            at_least(1, self.probes, "an estimate of a diagonal needs at least one probe")
 
     def init(self, target: AbstractEnergy, x: Point) -> Point:
         return x
 
-    def _curvatures(self, target: AbstractEnergy, x: Point, key: PRNGKeyArray) -> tuple[Point, Point]:
-        def score(y):
-            return -jax.grad(target)(y)
-
+    def _curvatures(self, target: AbstractEnergy, x: Point, key: PRNGKeyArray) -> tuple[Scalar, Point, Point]:
+        """Energy, score and the diagonal of the score's derivative."""
+        energy_and_gradient = jax.value_and_grad(target)
         if self.probes is not None:
-            return score(x), hessian_diagonal(score, x, probes=self.probes, key=key)
-        s, derivative = jax.linearize(score, x)
+            energy, gradient = energy_and_gradient(x)
+            return energy, -gradient, hessian_diagonal(lambda y: -jax.grad(target)(y), x, probes=self.probes, key=key)
+        (energy, gradient), derivative = jax.linearize(energy_and_gradient, x)
         basis = jnp.eye(x.size, dtype=x.dtype).reshape(x.size, *x.shape)
-        return s, jnp.sum(jax.vmap(lambda v: v * derivative(v))(basis), axis=0)
+        return energy, -gradient, -jnp.sum(jax.vmap(lambda v: v * derivative(v)[1])(basis), axis=0)
 
     def step(self, target: AbstractEnergy, state: Point, *, key: PRNGKeyArray) -> tuple[Point, Info]:
         probe, draw = jax.random.split(key)
         h = self.step_size.astype(state.dtype)
-        s, c = self._curvatures(target, state, probe)
+        energy, s, c = self._curvatures(target, state, probe)
         upwards = c > 0
         c = jnp.where(upwards, 0.0, c)
         noise = jax.random.normal(draw, state.shape, state.dtype)
         moved = state + _growth(c, h) * s + jnp.sqrt(_growth(c, 2 * h)) * noise
-        return moved, Info(jnp.ones(()), ~jnp.all(jnp.isfinite(moved)), jnp.sum(upwards).astype(float))
+        divergent = ~(jnp.isfinite(energy) & jnp.all(jnp.isfinite(moved)))
+        return moved, Info(jnp.ones(()), divergent, jnp.sum(upwards).astype(float))
 
     def position(self, state: Point) -> Point:
         return state

@@ -3,7 +3,7 @@
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeGuard
 
 import equinox as eqx
 import jax
@@ -17,6 +17,7 @@ from unnorm.errors import InputError, require
 from unnorm.identity import fingerprint
 from unnorm.progress import progress as progress_bar
 from unnorm.samplers.base import AbstractAdaptiveSampler, AbstractSampler
+from unnorm.samplers.checks import require_parts, run_lengths, starting_points
 from unnorm.samplers.stream import Stream
 from unnorm.samplers.trace import Trace
 from unnorm.scores import AbstractScore
@@ -38,29 +39,71 @@ def _start(target: AbstractEnergy | AbstractScore, chains: int, key: PRNGKeyArra
 
 
 _energies_of = eqx.filter_jit(lambda target, xs: jax.vmap(target)(xs))
+_scores_of = eqx.filter_jit(lambda target, xs: jax.vmap(lambda x: target(jnp.zeros(()), x))(xs))
 
 
 def _check_start(target: AbstractEnergy | AbstractScore, start: Array) -> None:
     if isinstance(target, AbstractScore):
-        return
-    if isinstance(target.space, Real | Binary):
-        expected, given = target.space.shape, start.shape[1:]
-        require(given == expected, f"a starting point on {target.space} has shape {expected}, not {given}")
-    energies = np.asarray(_energies_of(target, start))
-    shape = energies.shape[1:]
-    require(shape == (), f"an energy returns one number per point, but this one returned shape {shape}")
-    bad = int(np.sum(~np.isfinite(energies)))
+        name, values = "score", np.asarray(_scores_of(target, start))
+        shape, expected = values.shape[1:], start.shape[1:]
+        require(shape == expected, f"a score has the shape of its point, {expected}, but this one returned {shape}")
+    else:
+        if isinstance(target.space, Real | Binary):
+            expected, given = target.space.shape, start.shape[1:]
+            require(given == expected, f"a starting point on {target.space} has shape {expected}, not {given}")
+        name, values = "energy", np.asarray(_energies_of(target, start))
+        shape = values.shape[1:]
+        require(shape == (), f"an energy returns one number per point, but this one returned shape {shape}")
+    require(
+        jnp.issubdtype(values.dtype, jnp.floating),
+        f"the {name} returned numbers of type {values.dtype}, which have no gradient; return floating-point numbers",
+    )
+    bad = int(np.sum(~np.isfinite(values.reshape(len(start), -1)).all(axis=1)))
     require(
         bad == 0,
-        f"the energy is not finite at {bad} of {len(start)} starting points; pass start= with points inside the target",
+        f"the {name} is not finite at {bad} of {len(start)} starting points; pass start= with points inside the target",
     )
+
+
+def _ended_outside(target: AbstractEnergy | AbstractScore, last: np.ndarray) -> int:
+    """How many chains end where the energy is not finite.
+
+    Walks without a correction tell it of the place they step from, so that nobody has told it of the last one.
+    """
+    if isinstance(target, AbstractScore):
+        return 0
+    finite = np.isfinite(last.reshape(len(last), -1)).all(axis=1)  # a walk to infinity has said so itself
+    return int(np.sum(finite & ~np.isfinite(np.asarray(_energies_of(target, jnp.asarray(last))))))
+
+
+def _tuned(sampler: AbstractSampler, warmup: int) -> TypeGuard[AbstractAdaptiveSampler]:
+    """Whether warm-up makes a sampler of its own for every chain."""
+    return isinstance(sampler, AbstractAdaptiveSampler) and warmup > 0
+
+
+class _Sum(NamedTuple):
+    """A sum that does not forget what was too small to be added (Kahan 1965): `total` - `excess`, one for each chain.
+
+    In 32 bits a plain sum of ones stands still at 2^24, which a long run passes.
+    """
+
+    total: Array
+    excess: Array
+
+    def plus(self, terms: Array | float) -> "_Sum":
+        owed = terms - self.excess
+        total = self.total + owed
+        return _Sum(total, (total - self.total) - owed)
+
+    def value(self) -> np.ndarray:
+        return np.asarray(self.total, np.float64) - np.asarray(self.excess, np.float64)
 
 
 @eqx.filter_jit
 def _begin(sampler: AbstractSampler, target: Any, xs: Array, warmup: int, key: PRNGKeyArray) -> tuple[Any, Any]:
     """The sampler, tuned for every chain if it can be, and the states of chains that stand where tuning left them."""
     xs = split_over_devices(xs)
-    if not isinstance(sampler, AbstractAdaptiveSampler):
+    if not _tuned(sampler, warmup):
         return sampler, jax.vmap(lambda x: sampler.init(target, x))(xs)
 
     def one(x, key):
@@ -80,19 +123,21 @@ def _advance(samplers, per_chain: bool, target, states, counts: Any, key, size: 
     position = eqx.filter_vmap(lambda s, x: s.position(x), in_axes=(axis, 0))
 
     def move(number, carry):
-        states, accepted, divergences, clipped, draws = carry
+        states, accepted, clipped, divergences, draws = carry
         states, info = step(samplers, states, jax.random.split(jax.random.fold_in(key, number), chains))
         # Every step is written down, over the one before unless it is `thin` steps old: one loop is faster than two.
         draws = jax.lax.dynamic_update_index_in_dim(draws, position(samplers, states), number // thin - first, 0)
-        return states, accepted + info.acceptance, divergences + info.divergent, clipped + info.clipped, draws
+        accepted, clipped = accepted.plus(info.acceptance), clipped.plus(info.clipped)
+        return states, accepted, clipped, divergences + info.divergent, draws
 
     shape = jax.eval_shape(position, samplers, states)
     draws = split_over_devices(jnp.zeros((size, *shape.shape), shape.dtype), axis=1)
-    carry = split_over_devices((states, jnp.zeros(chains), jnp.zeros(chains, int), jnp.zeros(chains)))
-    states, accepted, divergences, clipped, draws = jax.lax.fori_loop(
+    nothing = _Sum(jnp.zeros(chains), jnp.zeros(chains))
+    carry = split_over_devices((states, nothing, nothing, jnp.zeros(chains, int)))
+    states, accepted, clipped, divergences, draws = jax.lax.fori_loop(
         first * thin, (first + count) * thin, move, (*carry, draws)
     )
-    return states, draws, accepted, jnp.sum(divergences), jnp.sum(clipped)
+    return states, draws, accepted, clipped, divergences
 
 
 def _counts(first: int, count: int, thin: int) -> np.ndarray:
@@ -106,7 +151,7 @@ def _prepare(
     """The sampler, tuned for every chain if it can be, and the states in which warm-up leaves the chains."""
     with progress_bar("warm-up", 1, show=progress) as advance:
         tuned, states = _begin(sampler, target, xs, warmup, key)
-        if warmup and not isinstance(sampler, AbstractAdaptiveSampler):
+        if warmup and not _tuned(sampler, warmup):
             states, _, _, _, _ = _advance(tuned, False, target, states, _counts(0, 1, warmup), key, size)
         if progress:
             jax.block_until_ready(states)
@@ -122,10 +167,10 @@ class _Tally:
     divergences: int = 0
     clipped: int = 0
 
-    def add(self, accepted: Array, divergences: Array, clipped: Array) -> None:
-        self.accepted = self.accepted + np.asarray(accepted)
-        self.divergences += int(divergences)
-        self.clipped += int(clipped)
+    def add(self, accepted: _Sum, clipped: _Sum, divergences: Array) -> None:
+        self.accepted = self.accepted + accepted.value()
+        self.clipped += int(clipped.value().sum())
+        self.divergences += int(np.asarray(divergences, np.int64).sum())
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -173,8 +218,9 @@ def sample(
 ) -> Trace:
     """Run `chains` chains, keep `steps` draws of each, one after every `thin` transitions.
 
-    Adaptive samplers (MALA, HMC, NUTS) spend `warmup` steps (default 500) on tuning; the others (default 0) just
-    discard them. The same target and shapes compile nothing on a second call.
+    Adaptive samplers (MALA, HMC, NUTS, ParallelTempering) spend `warmup` steps (default 500) on tuning, beginning with
+    the step and mass they were made with; `warmup=0` runs them as they were made. The others (default 0) just discard
+    them. The same target and shapes compile nothing on a second call.
 
     With `to`, draws go to that folder chunk by chunk and the trace reads them from there, so that memory does not grow
     with `steps`. A run that was stopped goes on when called again with the same arguments, and ends with the very draws
@@ -185,24 +231,28 @@ def sample(
     >>> un.sample(target, un.samplers.MALA(), chains=4, steps=10, key=jax.random.key(0)).draws.shape
     (4, 10, 2)
     """
-    require(chains >= 1, f"at least one chain is needed, not {chains}")
-    require(steps >= 1 and thin >= 1, f"steps and thin must be positive, not {steps} and {thin}")
+    require_parts(target, sampler, key)
+    adaptive = isinstance(sampler, AbstractAdaptiveSampler)
+    chains, steps, thin, warmup = run_lengths(
+        chains, steps, thin, (500 if adaptive else 0) if warmup is None else warmup
+    )
+    require(
+        not adaptive or warmup == 0 or warmup >= 20,
+        f"{type(sampler).__name__} needs at least 20 warm-up steps to tune itself, or none (warmup=0) to run as given, "
+        f"not {warmup}",
+    )
     sampler.check(target)
     # The check has settled it: from here on the target is one that this sampler walks.
     walked: Any = target
     require_divisible(chains, "chains")
     start_key, warm_key, draw_key = jax.random.split(key, 3)
-    xs = _start(target, chains, start_key) if start is None else jnp.asarray(start)
+    xs = _start(target, chains, start_key) if start is None else starting_points(start, chains)
     if isinstance(target, AbstractScore) or target.space.continuous:
         xs = xs.astype(float)  # whole numbers have no gradient
-    require(len(xs) == chains, f"{chains} chains need {chains} starting points, not {len(xs)}")
     _check_start(target, xs)
-    per_chain = isinstance(sampler, AbstractAdaptiveSampler)
-    warmup = (500 if per_chain else 0) if warmup is None else warmup
-    require(
-        warmup >= 20 or not per_chain,
-        f"{type(sampler).__name__} needs at least 20 warm-up steps to tune itself, not {warmup}",
-    )
+    # A state that cannot be made (a mass of another size) is refused before anything is written.
+    eqx.filter_eval_shape(sampler.init, walked, xs[0])
+    per_chain = _tuned(sampler, warmup)
     # Every call of the compiled loop costs about a millisecond: one is enough where nobody watches. Sizes in steps of a
     # 25th let runs of nearly the same length share a program.
     size = -(-steps // 25) * (1 if progress else 25) if to is None else _stream_size(steps, xs)
@@ -241,4 +291,5 @@ def sample(
                     stream.save((tuned, states), tally.to_dict(), np.asarray(part)[:count])
                 advance(count)
     draws = np.moveaxis(np.concatenate(parts), 0, 1) if stream is None else stream.draws()
-    return Trace(draws, tally.accepted / (steps * thin), tally.divergences, tuned, tally.clipped)
+    divergences = tally.divergences + _ended_outside(target, np.asarray(draws[:, -1]))
+    return Trace(draws, tally.accepted / (steps * thin), divergences, tuned, tally.clipped)

@@ -11,7 +11,7 @@ from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, Shaped
 from unnorm.energies.base import AbstractEnergy, Point, Scalar
 from unnorm.errors import InputError, require
 from unnorm.samplers.base import AbstractGradientSampler, Info
-from unnorm.samplers.langevin import positive
+from unnorm.samplers.values import at_least, positive
 from unnorm.scores import AbstractScore
 from unnorm.spaces import AbstractSpace
 
@@ -59,7 +59,8 @@ class SGLD(AbstractGradientSampler):
     Rows are drawn with replacement and their sum is scaled up to all of them (Welling and Teh 2011, whose step is
     2 h_t). With `decay` between 1/2 and 1 the walk settles on the posterior. A constant step, `decay` = 0, leaves two
     errors: Langevin's, and the noise of the gradient. Where E is a parabola of curvature a and the gradient has the
-    variance v, the stationary variance is (2 + h v) / (a (2 - h a)) in place of 1 / a.
+    variance v, the stationary variance is (2 + h v) / (a (2 - h a)) in place of 1 / a. A step from where the energy of
+    the chosen rows is not finite, or to a point that is not finite, counts as divergent.
 
     >>> float(SGLD(0.5, batch=8, decay=0.5, delay=1.0).step_at(jnp.asarray(3)))
     0.25
@@ -71,7 +72,7 @@ class SGLD(AbstractGradientSampler):
     delay: float = eqx.field(static=True, default=100.0)
 
     def __check_init__(self):
-        require(self.batch >= 1, f"SGLD needs at least one row per step, not {self.batch}")
+        at_least(1, self.batch, "SGLD needs at least one row per step")
         require(0 <= self.decay <= 1, f"the steps of SGLD fall with a power between 0 and 1, not {self.decay}")
         require(self.delay > 0, f"the delay of SGLD must be positive, not {self.delay}")
 
@@ -95,10 +96,11 @@ class SGLD(AbstractGradientSampler):
         assert isinstance(target, SumOverRows)
         choose, draw = jax.random.split(key)
         chosen = jax.random.randint(choose, (self.batch,), 0, len(target.rows))
-        gradient = jax.grad(target.estimate)(state.x, chosen)
+        energy, gradient = jax.value_and_grad(target.estimate)(state.x, chosen)
         h = self.step_at(state.step).astype(state.x.dtype)
         moved = state.x - h * gradient + jnp.sqrt(2 * h) * jax.random.normal(draw, state.x.shape, state.x.dtype)
-        return Walk(moved, state.step + 1), Info(jnp.ones(()), ~jnp.all(jnp.isfinite(moved)))
+        divergent = ~(jnp.isfinite(energy) & jnp.all(jnp.isfinite(moved)))
+        return Walk(moved, state.step + 1), Info(jnp.ones(()), divergent)
 
     def position(self, state: Walk) -> Point:
         return state.x

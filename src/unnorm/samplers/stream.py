@@ -45,6 +45,8 @@ class Stream:
             self._read(state)
             return
         require(not self.folder.is_file(), f"{self.folder} is a file; name a new folder for the draws")
+        blocked = next((str(above) for above in self.folder.parents if above.is_file()), None)
+        require(blocked is None, f"{self.folder} cannot be made: {blocked} is a file; name a new folder for the draws")
         strange = sorted(os.listdir(self.folder)) if self.folder.is_dir() else []
         # What a kill may have left of a state that was never whole.
         strange = [n for n in strange if n != LOCK and not (n.startswith(f".{STATE}") and n.endswith(".part"))]

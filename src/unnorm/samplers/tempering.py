@@ -8,9 +8,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from unnorm.energies.base import AbstractEnergy, Point
-from unnorm.errors import require
-from unnorm.samplers.base import AbstractAdaptiveSampler, Info
+from unnorm.samplers.base import AbstractAdaptiveSampler, AbstractOutspoken, Info
 from unnorm.samplers.hamiltonian import HMC
+from unnorm.samplers.values import at_least, between_0_and_1
+
+#: Replicas that trade less often than this hand nothing down.
+LEAST_TRADES = 0.05
 
 
 class Replicas(NamedTuple):
@@ -24,14 +27,15 @@ def _ladder(coldest: float, count: int) -> Float[Array, " k"]:
     return jnp.geomspace(1.0, coldest, count)
 
 
-class ParallelTempering(AbstractAdaptiveSampler):
+class ParallelTempering(AbstractAdaptiveSampler, AbstractOutspoken):
     """K replicas, the k-th a chain on b_k E with 1 = b_1 > ... > b_K; after every move neighbours may trade places.
 
     A trade of i and j is accepted with probability min(1, exp((b_i - b_j)(E_i - E_j))), which leaves the product of the
     tempered densities invariant (Swendsen and Wang 1986; Geyer 1991). Even and odd pairs take turns, which carries
     replicas up and down the ladder faster than chance (Okabe et al. 2001). Draws are the coldest replica's, and the
     acceptance is that of the trades. Inverse temperatures fall geometrically to `hottest`; warm-up tunes every
-    replica's HMC.
+    replica's HMC. Where hardly any trade is accepted, what hot replicas find never reaches the draws: the trace
+    says so.
 
     >>> ParallelTempering(replicas=4, hottest=0.125).inverse_temperatures.round(3).tolist()
     [1.0, 0.5, 0.25, 0.125]
@@ -42,8 +46,8 @@ class ParallelTempering(AbstractAdaptiveSampler):
 
     def __init__(self, replicas: int = 8, hottest: float = 0.02, *, leapfrogs: int = 10):
         """`moves` holds one HMC sampler per replica, its arrays stacked."""
-        require(replicas >= 2, f"parallel tempering needs at least 2 replicas, not {replicas}")
-        require(0 < hottest < 1, f"the inverse temperature of the hottest replica lies between 0 and 1, not {hottest}")
+        at_least(2, replicas, "parallel tempering needs at least 2 replicas")
+        between_0_and_1(hottest, "the inverse temperature of the hottest replica")
         self.inverse_temperatures = _ladder(hottest, replicas)
         # A density raised to the power b is 1 / sqrt(b) times as wide.
         self.moves = jax.vmap(lambda b: HMC(0.1 / jnp.sqrt(b), None, leapfrogs))(self.inverse_temperatures)
@@ -75,6 +79,15 @@ class ParallelTempering(AbstractAdaptiveSampler):
 
     def position(self, state: Replicas) -> Point:
         return state.positions[0]
+
+    def remarks(self, acceptance: float) -> tuple[str, ...]:
+        if acceptance >= LEAST_TRADES:
+            return ()
+        count = self.inverse_temperatures.shape[-1]  # warm-up leaves one ladder for every chain
+        return (
+            f"Replicas hardly ever trade: {acceptance:.1%} of the trades were accepted (below {LEAST_TRADES:.0%}), so "
+            f"modes that only the hot ones find are missed; use more than {count} replicas.",
+        )
 
     def warm_up(
         self, target: AbstractEnergy, x: Point, *, steps: int, key: PRNGKeyArray

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from unnorm.errors import InputError
-from unnorm.samplers.base import AbstractSampler
+from unnorm.samplers.base import AbstractOutspoken, AbstractSampler
 from unnorm.samplers.diagnostics import Diagnostics, summarise
 
 
@@ -46,14 +46,16 @@ class Trace:
         found = list(self.diagnostics.warnings())
         if self.divergences:
             found.append(
-                f"{self.divergences} transitions diverged: the step is too large for part of the target; "
-                "use a smaller step or a longer warm-up."
+                f"{self.divergences} transitions diverged: the step is too large for part of the target, or leads over "
+                "a wall of it; use a smaller step or a longer warm-up, and samplers.NUTS where there are walls."
             )
         if self.clipped:
             found.append(
                 f"{self.clipped} variances or curvatures were clipped: there the target is not of the form that "
                 f"{type(self.sampler).__name__} takes it for."
             )
+        if isinstance(self.sampler, AbstractOutspoken):
+            found.extend(self.sampler.remarks(float(np.mean(self.acceptance))))
         return tuple(found)
 
     def to_arviz(self, name: str = "x") -> Any:

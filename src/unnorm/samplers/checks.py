@@ -1,0 +1,86 @@
+"""What samplers and `sample` may be given: whatever is impossible is refused before any work, in one sentence."""
+
+from numbers import Integral
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Shaped
+
+from unnorm.energies.base import AbstractEnergy
+from unnorm.errors import InputError, require
+from unnorm.files import is_key
+from unnorm.samplers.base import AbstractSampler
+from unnorm.samplers.smc import TemperedSMC
+from unnorm.samplers.values import real_numbers, shown
+from unnorm.scores import AbstractScore
+
+#: Transitions of a run are numbered by 32-bit integers.
+MOST_STEPS = 2**31 - 1
+
+
+def require_parts(target: Any, sampler: Any, key: Any) -> None:
+    """Refuse a target, a sampler or a key that is not one."""
+    if not isinstance(target, AbstractEnergy | AbstractScore):
+        raise InputError(
+            f"chains need an energy or a score, not {shown(target)}; "
+            "a function of one point becomes one by energies.FunctionEnergy(function, space)"
+        )
+    if isinstance(sampler, TemperedSMC):
+        raise InputError(
+            "TemperedSMC moves a population and runs no chains; call it as samplers.TemperedSMC(base)(target, key=key)"
+        )
+    if isinstance(sampler, type):
+        raise InputError(f"the sampler is the class {sampler.__name__}; pass {sampler.__name__}(...) with its options")
+    if not isinstance(sampler, AbstractSampler):
+        raise InputError(f"chains need a sampler such as samplers.NUTS(), not {shown(sampler)}")
+    if not _one_key(key):
+        raise InputError(f"the key must be one random key of JAX such as jax.random.key(0), not {shown(key)}")
+
+
+def _one_key(key: Any) -> bool:
+    """Whether this is one key: of the new kind, or a pair of 32-bit numbers, which JAX takes as well."""
+    if is_key(key):
+        return key.shape == ()
+    return isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32 and key.shape == (2,)
+
+
+def whole_number(value: Any, what: str) -> int:
+    """The value as an integer, refused unless it is one; numpy's are.
+
+    >>> whole_number(np.int64(3), "steps"), whole_number(1.5, "thin")
+    Traceback (most recent call last):
+    unnorm.errors.InputError: thin must be a whole number, not 1.5
+    """
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    require(whole, f"{what} must be a whole number, not {shown(value)}")
+    return int(value)
+
+
+def run_lengths(chains: Any, steps: Any, thin: Any, warmup: Any) -> tuple[int, int, int, int]:
+    """The lengths of a run as integers, refused unless it can be counted."""
+    chains, steps, thin, warmup = (
+        whole_number(value, what)
+        for value, what in ((chains, "chains"), (steps, "steps"), (thin, "thin"), (warmup, "warmup"))
+    )
+    require(chains >= 1, f"at least one chain is needed, not {chains}")
+    require(steps >= 1 and thin >= 1, f"steps and thin must be positive, not {steps} and {thin}")
+    require(warmup >= 0, f"warmup must be 0 or more, not {warmup}")
+    require(
+        steps * thin <= MOST_STEPS,
+        f"{steps} steps of {thin} transitions each are more than the {MOST_STEPS} that a run can count; "
+        "use fewer, and go on from the last draws with start=",
+    )
+    require(warmup <= MOST_STEPS, f"warmup must be at most {MOST_STEPS}, not {warmup}")
+    return chains, steps, thin, warmup
+
+
+def starting_points(start: Shaped[ArrayLike, "chains ..."], chains: int) -> Array:
+    """Where chains are told to begin, as an array with one real point for each."""
+    numbers = real_numbers(start)
+    if numbers is None:
+        raise InputError(f"start must be an array of real numbers with one point for each chain, not {shown(start)}")
+    require(np.ndim(numbers) >= 1, f"{chains} chains need {chains} starting points, not the single number {numbers}")
+    require(len(numbers) == chains, f"{chains} chains need {chains} starting points, not {len(numbers)}")
+    return jnp.asarray(numbers)
