@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from unnorm.errors import require
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -103,14 +105,36 @@ def mean_estimate(samples: Any, method: str) -> Estimate:
     return Estimate(float(values.mean()), error, method, {"samples": float(values.size)})
 
 
+def require_weights(log_weights: Any) -> None:
+    """Refuse log-weights whose mean has no meaning: some are NaN or plus infinity, or all are minus infinity.
+
+    A weight of zero (log-weight minus infinity) is a fact about a target with a wall; if all are, there is nothing to
+    average.
+    """
+    values = np.asarray(log_weights, dtype=np.float64)
+    nan, infinite = int(np.isnan(values).sum()), int(np.isposinf(values).sum())
+    require(nan == 0, f"{nan} of {values.size} log-weights are NaN: the energy is not a number at some points; mend it")
+    require(
+        infinite == 0,
+        f"{infinite} of {values.size} weights are infinite: the energy is minus infinity at some points; mend it",
+    )
+    require(
+        bool(np.isfinite(values).any()),
+        f"none of {values.size} weights is above zero: the energy is infinite wherever the base draws; "
+        "use a base that lies inside the target",
+    )
+
+
 def log_mean_exp_estimate(log_weights: Any, method: str) -> Estimate:
     """log E[w] from independent log-weights, with its delta-method error.
 
     value = logsumexp(log w) - log n,  stderr = sd(w) / (mean(w) sqrt n). The effective sample size
     (sum w)^2 / sum w^2 says how many draws carry the estimate; below 100 the error itself cannot be trusted and the
-    estimate says so.
+    estimate says so. Weights that are not numbers, or all zero, are refused.
     """
     values = np.asarray(log_weights, dtype=np.float64)
+    require(values.size >= 2, f"a mean of weights with an error needs at least 2 of them, not {values.size}")
+    require_weights(values)
     largest = values.max()
     weights = np.exp(values - largest)
     mean = weights.mean()

@@ -187,6 +187,16 @@ def test_a_mixture_does_not_depend_on_the_padding_of_its_program():
         np.testing.assert_allclose(mean_log_prob(padded, data), mean_log_prob(plain, data), atol=1e-3)
 
 
+def test_columns_that_follow_from_one_another_have_a_kernel_density():
+    """b = 2 a, and a column without spread: the density is that of the line, as narrow across it as the ridge."""
+    a = jax.random.normal(jax.random.key(0), (400,))
+    rows = jnp.stack([a, 2 * a, jnp.zeros(400)], axis=1)
+    best = max(kernel_estimates(rows[:200], rows[200:]), key=lambda c: c.score)
+    assert np.isfinite(best.score)
+    on, off = (best.density.log_prob(jnp.array(x)) for x in ([0.5, 1.0, 0.0], [0.5, -1.0, 0.0]))
+    assert float(on) > float(off) + 10
+
+
 def test_impossible_blends_are_refused():
     for make in (
         lambda: Blend((), jnp.zeros(0)),

@@ -160,3 +160,21 @@ def test_bad_requests_are_refused(truth_draws):
     ):
         with pytest.raises(InputError):
             make()
+
+
+def test_a_parameter_that_the_data_do_not_tell_is_named_not_inverted(truth_draws):
+    """A constant is seen by NCE alone; an entry that plays no part is seen by nobody."""
+    key = jax.random.key(0)
+    for make in (
+        lambda: likelihood_covariance(Shifted(Normal()), truth_draws),
+        lambda: cnce_covariance(Shifted(Normal()), Local(1.0), truth_draws, key=key),
+        lambda: nce_covariance(standard_gaussian(2), standard_gaussian(2, 1.5), jnp.zeros((64, 2))),
+    ):
+        with pytest.raises(InputError, match="do not tell every parameter"):
+            make()
+    with pytest.raises(InputError, match="not finite"):
+        likelihood_covariance(Normal(), jnp.full((64, 1), jnp.nan))
+    with pytest.raises(InputError, match="a kernel of noises"):
+        cnce_covariance(Normal(), standard_gaussian(1), truth_draws, key=key)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputError, match="a normalised density"):
+        nce_covariance(Shifted(Normal()), Local(1.0), truth_draws)  # pyright: ignore[reportArgumentType]

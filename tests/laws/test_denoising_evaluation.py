@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import unnorm as un
-from unnorm.energies import gaussian, gaussian_mixture
-from unnorm.evaluation.denoising import clean_density, denoise
+from unnorm.energies import gaussian, gaussian_mixture, standard_gaussian
+from unnorm.evaluation import clean_density, denoise
+from unnorm.evaluation.clean import overlap
 from unnorm.scores import low_rank_mlp
 
 WEIGHTS, SIGMA = np.array([0.5, 0.3, 0.2]), 0.6
@@ -81,6 +82,54 @@ def test_a_clean_density_is_recovered_where_there_is_one(double):
     line = gaussian(np.zeros(1), np.eye(1))
     verdicts = [clean_density(line, s, [-12.0], [12.0], smallest=1e-6).exists for s in (0.5, 0.8, 1.1, 1.3)]
     assert verdicts == [True, True, False, False]
+
+
+def corners(dimension: int) -> tuple[list[float], list[float]]:
+    return [-12.0] * dimension, [12.0] * dimension
+
+
+@pytest.mark.parametrize(("dimension", "points"), [(1, 512), (1, 64), (2, 128)])
+def test_a_clean_density_that_exists_is_never_denied(dimension, points):
+    """N(0, 1 + c^2) is N(0, c^2) with noise 1, however small c; and two points with noise are a density too.
+
+    In single precision, with the frequencies that leaves. The smoothed density is nowhere negative but for rounding.
+    """
+    low, high = corners(dimension)
+    for c in (1.1, 0.8, 0.5, 0.2, 0.02):
+        found = clean_density(standard_gaussian(dimension, (1 + c * c) ** 0.5), 1.0, low, high, points=points)
+        assert found.exists and found.negative < 1e-5
+    means = np.outer([-3.0, 2.0], np.ones(dimension))
+    two = clean_density(gaussian_mixture([0.4, 0.6], means, 1.0), 1.0, low, high, points=points)
+    assert two.exists and two.negative < 1e-5
+    # Negative control: without the window, the same transforms ring below zero by more than is allowed.
+    for c in (0.5, 0.2):
+        found = clean_density(standard_gaussian(dimension, (1 + c * c) ** 0.5), 1.0, low, high, points=points)
+        cell = (24.0 / points) ** dimension
+        assert np.maximum(-found.density, 0).sum() * cell > 1e-3
+
+
+@pytest.mark.parametrize(("dimension", "points"), [(1, 512), (1, 64), (2, 128)])
+def test_a_density_narrower_than_the_noise_has_no_clean_one(dimension, points):
+    low, high = corners(dimension)
+    for scale in (0.6, 0.9, 0.97):
+        assert not clean_density(standard_gaussian(dimension, scale), 1.0, low, high, points=points).exists
+    # Wide as a whole, but of parts that are too narrow: the width alone does not tell.
+    means = np.outer([-3.0, 2.0], np.ones(dimension))
+    for scale in (0.8, 0.9):
+        assert not clean_density(gaussian_mixture([0.4, 0.6], means, scale), 1.0, low, high, points=points).exists
+
+
+def test_the_window_of_the_plane_is_the_overlap_of_two_discs():
+    """The share of a disc of diameter 1 that another at distance t covers, by counting points."""
+    axis = np.linspace(-0.5, 0.5, 1001)
+    x, y = np.meshgrid(axis, axis)
+    disc = x**2 + y**2 <= 0.25
+    for t in (0.0, 0.3, 0.7, 1.0):
+        counted = np.sum(disc & ((x - t) ** 2 + y**2 <= 0.25)) / disc.sum()
+        # A border of 1000 cells among 785,000.
+        assert abs(counted - overlap(np.array(t), 2)) < 2e-3
+    # Negative control: the triangle, which is the window of the line.
+    assert abs(overlap(np.array(0.3), 2) - overlap(np.array(0.3), 1)) > 0.05
 
 
 def test_bad_questions_are_refused():

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from unnorm.errors import InputError
 from unnorm.estimate import Estimate, Outcome, OutcomeCode, log_mean_exp_estimate, mean_estimate
 
 REPEATS = 2000
@@ -144,6 +145,24 @@ def test_few_effective_weights_are_said():
     assert log_mean_exp_estimate(np.zeros(99), "any").warnings != ()
 
 
-def test_weights_that_are_not_numbers_are_not_hidden():
-    estimate = log_mean_exp_estimate([0.0, math.nan, 1.0], "any")
-    assert math.isnan(estimate.value) and estimate.warnings != ()
+@pytest.mark.parametrize(
+    ("log_weights", "sentence"),
+    [
+        ([0.0, math.nan, 1.0], "1 of 3 log-weights are NaN: the energy is not a number at some points; mend it"),
+        (
+            [0.0, math.inf, -math.inf],
+            "1 of 3 weights are infinite: the energy is minus infinity at some points; mend it",
+        ),
+        (
+            [-math.inf, -math.inf],
+            "none of 2 weights is above zero: the energy is infinite wherever the base draws; use a base that lies "
+            "inside the target",
+        ),
+        ([0.0], "a mean of weights with an error needs at least 2 of them, not 1"),
+        ([], "a mean of weights with an error needs at least 2 of them, not 0"),
+    ],
+)
+def test_weights_without_a_mean_are_refused(log_weights, sentence):
+    with pytest.raises(InputError) as error:
+        log_mean_exp_estimate(log_weights, "any")
+    assert str(error.value) == sentence

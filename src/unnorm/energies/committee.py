@@ -24,6 +24,8 @@ from unnorm.spaces import AbstractSpace
 
 #: From this many dimensions on round components are tried.
 MANY = 5
+#: Added to the covariance that shapes kernels, as a share of its mean variance: what `fit_gaussian` adds.
+RIDGE = 1e-6
 
 
 class Blend(AbstractNormalised):
@@ -190,7 +192,10 @@ def kernel_estimates(train: Float[Array, "n d"], valid: Float[Array, "m d"], *, 
     centres = train[:most]
     n, d = centres.shape
     offset = np.asarray(centres, np.float64) - np.mean(centres, 0)
-    shape = jnp.asarray(np.linalg.cholesky(offset.T @ offset / n + 1e-9 * np.eye(d)), train.dtype)
+    covariance = offset.T @ offset / n
+    # Columns that follow from one another have no volume of their own; the ridge gives them some.
+    ridge = RIDGE * max(float(np.trace(covariance)) / d, 1e-12)
+    shape = jnp.asarray(np.linalg.cholesky(covariance + ridge * np.eye(d)), train.dtype)
     # From a tenth of the width that is right for one Gaussian (Silverman 1986) up to it.
     rule = (4 / (d + 2)) ** (1 / (d + 4)) * n ** (-1 / (d + 4))
     found = [KDE(centres, float(h), shape=shape) for h in rule * np.geomspace(0.1, 1.2, 12)]

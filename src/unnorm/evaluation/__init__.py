@@ -3,9 +3,9 @@
 from unnorm.evaluation.ais import ais as ais
 from unnorm.evaluation.bridge import bridge as bridge
 from unnorm.evaluation.classifier_test import classifier_test as classifier_test
-from unnorm.evaluation.denoising import CleanDensity as CleanDensity
+from unnorm.evaluation.clean import CleanDensity as CleanDensity
+from unnorm.evaluation.clean import clean_density as clean_density
 from unnorm.evaluation.denoising import Denoised as Denoised
-from unnorm.evaluation.denoising import clean_density as clean_density
 from unnorm.evaluation.denoising import denoise as denoise
 from unnorm.evaluation.energy_distance import energy_distance as energy_distance
 from unnorm.evaluation.energy_distance import energy_test as energy_test

@@ -15,6 +15,7 @@ from unnorm.compiling import compiled
 from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.energies.base import Scalar
 from unnorm.errors import require
+from unnorm.evaluation.pairs import require_walk
 from unnorm.samplers import HMC
 
 #: Chains of a pilot run.
@@ -117,11 +118,13 @@ def tuned_path(
     >>> tuned_path(target, base, levels=5, moves=1, leapfrogs=3, place=keys[0], tune=keys[1]).betas.shape
     (6,)
     """
+    require_walk(target, base)
     require(levels >= 1 and moves >= 1, f"annealing needs at least 1 level and 1 move, not {levels} and {moves}")
     if betas is None:
         # A base is mostly wider than its target, so that the path changes fastest near the base.
         betas = jnp.linspace(0, 1, levels + 1) ** 2
         betas = _even(betas, _pilot(base, target, betas, moves, leapfrogs, place)[1])
     betas = jnp.asarray(betas, float)
+    require(betas.ndim == 1 and len(betas) >= 2, f"betas are a row of at least 2 levels, not an array of {betas.shape}")
     require(bool((betas[0] == 0) & (betas[-1] == 1) & jnp.all(jnp.diff(betas) >= 0)), "betas must rise from 0 to 1")
     return Path(betas, _pilot(base, target, betas, moves, leapfrogs, tune)[0])

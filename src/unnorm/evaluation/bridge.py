@@ -7,10 +7,11 @@ from jaxtyping import Float, PRNGKeyArray
 
 from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.errors import require
-from unnorm.estimate import Estimate
+from unnorm.estimate import Estimate, require_weights
 from unnorm.evaluation.chains import Draws, as_chains, mean_of_chains
 from unnorm.evaluation.importance import weighted_draws
 from unnorm.evaluation.likelihood import energies
+from unnorm.evaluation.pairs import point_of, require_pair
 
 
 def _share(log_ratios: np.ndarray, log_r: float, odds: float) -> np.ndarray:
@@ -71,10 +72,12 @@ def bridge(
     >>> bridge(target, un.energies.standard_gaussian(2), draws, key=jax.random.key(0)).covers(0.4515827, 0.999)
     True
     """
-    chains = as_chains(draws, "bridge sampling")
+    require_pair(target, base)
+    chains = as_chains(draws, point_of(base).shape, "bridge sampling")
     shape, rows = chains.shape[:2], chains.reshape(-1, *chains.shape[2:])
-    _, of_base = weighted_draws(target, base, base_draws or len(rows), key=key)
+    _, of_base = weighted_draws(target, base, len(rows) if base_draws is None else base_draws, key=key)
     of_base = of_base.astype(np.float64)
+    require_weights(of_base)
     of_target = energies(base, rows) - energies(target, rows)
     require(
         bool(np.isfinite(of_target).all()),

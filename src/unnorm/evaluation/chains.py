@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float, Shaped
 
 from unnorm.errors import require
+from unnorm.evaluation.tables import table_of
 from unnorm.samplers import Trace
 from unnorm.samplers.diagnostics import ess_mean
 
@@ -22,13 +23,22 @@ class Mean(NamedTuple):
     effective: float
 
 
-def as_chains(draws: Draws, what: str) -> Shaped[np.ndarray, "chains steps ..."]:
+def as_chains(draws: Draws, point: tuple[int, ...], what: str) -> Shaped[np.ndarray, "chains steps ..."]:
     """Chains along the first axis, steps along the second; an independent draw is a chain of one step.
 
-    >>> as_chains(np.zeros((9, 2)), "a mean").shape
+    `point` is the shape of a point of the target, which draws must have.
+
+    >>> as_chains(np.zeros((9, 2)), (2,), "a mean").shape
     (9, 1, 2)
     """
-    found = draws.draws if isinstance(draws, Trace) else np.asarray(draws)[:, None]
+    if isinstance(draws, Trace):
+        found = draws.draws
+    else:
+        rows = table_of(draws, f"the draws for {what}")
+        require(rows.ndim >= 1, f"{what} needs an array with one draw of the target per row, not one number")
+        found = rows[:, None]
+    given = found.shape[2:]
+    require(given == point, f"{what} needs draws of the target, points of shape {point}, not of shape {given}")
     require(
         found.shape[0] * found.shape[1] >= 8,
         f"{what} needs at least 8 draws of the target, not {found.shape[0] * found.shape[1]}",

@@ -1,4 +1,4 @@
-"""What is known of the clean point given the noisy one, and whether there is a clean density at all.
+"""What is known of the clean point given the noisy one.
 
 With x~ = x + sigma z and s1 = grad log q~, s2 = Hessian of log q~, the scores of the noisy density (thesis 4.5),
 
@@ -18,8 +18,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.compiling import compiled
 from unnorm.energies.base import AbstractEnergy
-from unnorm.errors import require
-from unnorm.scores import AbstractScore, AbstractSecondOrder, DenoisingPosterior, FromScore, as_score
+from unnorm.errors import InputError, require
+from unnorm.evaluation.tables import table_of
+from unnorm.scores import AbstractScore, AbstractSecondOrder, DenoisingPosterior, EnergyScore, FromScore, as_score
+from unnorm.spaces import Real
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,26 @@ def _denoise(posterior: DenoisingPosterior, noisy: Array, count: int, iterations
     return jax.lax.map(lambda pair: one(*pair), (noisy, jax.random.split(key, len(noisy))))
 
 
+def _energy_behind(score: AbstractScore) -> AbstractEnergy | None:
+    """The energy a score is the gradient of, if it is that of one."""
+    while isinstance(score, FromScore):
+        score = score.score
+    return score.energy if isinstance(score, EnergyScore) else None
+
+
+def _check_points(score: AbstractSecondOrder, point: Array) -> None:
+    """Refuse points that are not of the model's shape: an energy says what that is, a network only by failing."""
+    energy, given = _energy_behind(score), point.shape
+    if energy is not None and isinstance(energy.space, Real):
+        wanted = energy.space.shape
+        require(given == wanted, f"the model is of points of shape {wanted}, and the noisy ones have shape {given}")
+    try:
+        found: Any = jax.eval_shape(score, jnp.zeros(()), point)
+    except TypeError as error:
+        raise InputError(f"the model does not take noisy points of shape {given}") from error
+    require(found.shape == given, f"the model's score at a point of shape {given} has shape {found.shape}")
+
+
 def denoise(
     model: AbstractEnergy | AbstractScore,
     sigma: float,
@@ -106,68 +128,17 @@ def denoise(
     >>> bool(np.allclose(found.mean, 0.6)), bool(np.allclose(found.eigenvalues, 0.6))
     (True, True)
     """
-    points = jnp.asarray(noisy, float)
-    require(points.ndim >= 2, f"noisy points are rows of one array, not an array of shape {points.shape}")
+    points = jnp.asarray(table_of(noisy, "the noisy points"), float)
+    require(
+        points.ndim >= 2 and points.size > 0,
+        f"noisy points are the rows of one array, at least one, not an array of shape {points.shape}",
+    )
+    bad = int(jnp.sum(~jnp.all(jnp.isfinite(points.reshape(len(points), -1)), axis=1)))
+    require(bad == 0, f"{bad} of {len(points)} noisy points are not finite; remove them")
     size = points[0].size
     require(1 <= directions <= size, f"{size} coordinates have 1 to {size} directions, not {directions}")
     require(iterations >= 1, f"at least one iteration is needed, not {iterations}")
     second = model if isinstance(model, AbstractSecondOrder) else FromScore(as_score(model))
+    _check_points(second, points[0])
     parts = _denoise(DenoisingPosterior(second, sigma), points, directions, iterations, key)
     return Denoised(*(np.asarray(part) for part in parts))
-
-
-@dataclass(frozen=True)
-class CleanDensity:
-    """A noisy density with its noise divided out, on a grid; `negative` is the mass where it is below zero."""
-
-    axes: tuple[np.ndarray, ...]
-    density: np.ndarray
-    negative: float
-    #: Frequencies up to this one were kept: beyond, the noise has left nothing that could be told from rounding.
-    cutoff: float
-
-    @property
-    def exists(self) -> bool:
-        """Whether some density, blurred by the noise, is the noisy one: no more than a thousandth below zero."""
-        return self.negative < 1e-3
-
-
-def clean_density(
-    energy: AbstractEnergy, sigma: float, low: Any, high: Any, *, points: int = 512, smallest: float = 1e-4
-) -> CleanDensity:
-    """Whether a model of noisy data has a clean one (seed 001, Thm A.1), on the line or in the plane.
-
-    A density q with q * N(0, sigma^2 I) = q~ exists if and only if F(q~) / F(k) is positive semi-definite, that is
-    (Bochner) if its inverse transform q is nowhere negative. The transform of exp(-E) is taken on a periodic grid from
-    `low` to `high`, which must hold all of it; frequencies where F(k) is below `smallest` are left out, since dividing
-    by it would make noise of rounding. Sharper features of q than that are smoothed, and ring a little.
-
-    >>> import unnorm as un
-    >>> blurred, sharp = (un.energies.standard_gaussian(1, scale=s) for s in (1.5, 0.6))
-    >>> [clean_density(e, 1.0, [-12.0], [12.0]).exists for e in (blurred, sharp)]
-    [True, False]
-    """
-    low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
-    require(low.ndim == 1 and low.shape == high.shape, "low and high are corners: one number for each coordinate")
-    require(len(low) in (1, 2), f"the noise is divided out on the line or in the plane, not in {len(low)} dimensions")
-    require(bool(np.all(low < high)), "every coordinate needs low below high")
-    require(sigma > 0, f"the noise must have a positive sigma, not {sigma}")
-    require(0 < smallest < 1, f"the smallest share of the noise's transform lies in (0, 1), not {smallest}")
-    axes = tuple(np.linspace(a, b, points, endpoint=False) for a, b in zip(low, high, strict=True))
-    grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
-    # In double precision, if the caller allows it: rounding is multiplied by 1 / smallest.
-    log_f = -np.asarray(_energies(energy, jnp.asarray(grid.reshape(-1, len(low)), float)), np.float64)
-    noisy = np.exp(log_f - log_f.max()).reshape(grid.shape[:-1])
-    steps = [axis[1] - axis[0] for axis in axes]
-    noisy /= noisy.sum() * np.prod(steps)
-    rates = np.meshgrid(*(2 * np.pi * np.fft.fftfreq(points, step) for step in steps), indexing="ij")
-    noise = np.exp(-0.5 * sigma**2 * sum(rate**2 for rate in rates))
-    kept = noise >= smallest
-    density = np.fft.ifftn(np.where(kept, np.fft.fftn(noisy) / np.where(kept, noise, 1.0), 0.0)).real
-    negative = float(np.maximum(-density, 0).sum() * np.prod(steps))
-    return CleanDensity(axes, density, negative, float(np.sqrt(-2 * np.log(smallest)) / sigma))
-
-
-@compiled
-def _energies(energy: AbstractEnergy, xs: Array) -> Array:
-    return jax.lax.map(energy, xs, batch_size=4096)

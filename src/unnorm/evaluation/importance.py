@@ -12,7 +12,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unnorm.compiling import compiled
 from unnorm.energies import AbstractEnergy, AbstractNormalised, Gaussian, GaussianMixture, fit_gaussian
 from unnorm.errors import require
-from unnorm.estimate import Estimate, log_mean_exp_estimate
+from unnorm.estimate import Estimate, log_mean_exp_estimate, require_weights
+from unnorm.evaluation.pairs import require_pair
 from unnorm.evaluation.tails import judged
 
 #: Draws looked at together: bounds memory whatever the number of draws.
@@ -29,6 +30,7 @@ def weighted_draws(
     target: AbstractEnergy, proposal: AbstractNormalised, n: int, *, key: PRNGKeyArray
 ) -> tuple[np.ndarray, np.ndarray]:
     """At least n draws x ~ q and their log-weights -E(x) - log q(x), in blocks."""
+    require_pair(target, proposal)
     require(n >= 2, f"importance sampling needs at least 2 draws, not {n}")
     block = min(n, BLOCK)
     parts = [_draw_block(target, proposal, block, jax.random.fold_in(key, i)) for i in range(-(-n // block))]
@@ -64,6 +66,7 @@ def expectations(
 ) -> tuple[Estimate, ...]:
     """E_p[h(x)] = sum w h / sum w of a vector h, with the delta-method errors sqrt(sum w^2 (h - mean)^2) / sum w."""
     xs, log_weights = weighted_draws(target, proposal, draws, key=key)
+    require_weights(log_weights)
     values = np.asarray(jax.vmap(statistic)(jnp.asarray(xs)), dtype=np.float64)
     weights = np.exp(log_weights.astype(np.float64) - log_weights.max())
     weights /= weights.sum()

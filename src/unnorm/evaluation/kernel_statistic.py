@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.errors import require
 from unnorm.estimate import Estimate
+from unnorm.evaluation.tables import table_of
 
 
 @runtime_checkable
@@ -81,7 +82,7 @@ def _kernel_sums(kernel: Kernel, a: Array, b: Array, shift: Array, block: int, s
 
 def points_of(x: Any, name: str) -> Float[np.ndarray, "n d"]:
     """The sample as a table of finite numbers, or a sentence about why it is none."""
-    points = np.asarray(x)
+    points = table_of(x, name)
     require(
         points.ndim >= 1 and len(points) >= 2 and points.size > 0,
         f"{name} needs at least 2 points along its first axis, but has shape {points.shape}",
@@ -97,7 +98,8 @@ def points_of(x: Any, name: str) -> Float[np.ndarray, "n d"]:
 
 def two_samples(x: Any, y: Any) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "m d"]]:
     """Both samples as tables of one width."""
-    first, second = np.shape(x)[1:], np.shape(y)[1:]
+    x, y = table_of(x, "the first sample"), table_of(y, "the second sample")
+    first, second = x.shape[1:], y.shape[1:]
     require(first == second, f"two samples must have points of one shape, not {first} and {second}")
     return points_of(x, "the first sample"), points_of(y, "the second sample")
 

@@ -17,6 +17,7 @@ from unnorm.estimate import Estimate, log_mean_exp_estimate
 from unnorm.evaluation.ais import anneal_along
 from unnorm.evaluation.annealing import Path, between, difference, move, tuned_path
 from unnorm.evaluation.chains import Draws, as_chains, mean_of_chains
+from unnorm.evaluation.pairs import point_of, require_walk
 from unnorm.evaluation.tails import judged
 from unnorm.samplers import HMC
 
@@ -46,7 +47,7 @@ def cool_along(
     path: Path, target: AbstractEnergy, base: AbstractNormalised, draws: Draws, *, moves: int, key: PRNGKeyArray
 ) -> Estimate:
     """`reverse_ais` along a path that is already tuned."""
-    chains = as_chains(draws, "reverse AIS")
+    chains = as_chains(draws, point_of(base).shape, "reverse AIS")
     xs = jnp.asarray(chains.reshape(-1, *chains.shape[2:]), float)
     require_divisible(len(xs), "draws")
     down, up = jax.random.split(key)
@@ -68,8 +69,11 @@ def cool_along(
     )
 
 
-def _check_levels(levels: int, betas: Float[Array, " levels"] | None) -> None:
-    count = levels if betas is None else len(betas) - 1
+def _check(target, base, draws: Draws, levels: int, betas: Float[Array, " levels"] | None) -> None:
+    """Refuse what cannot be walked before anything is compiled for it."""
+    require_walk(target, base)
+    as_chains(draws, point_of(base).shape, "reverse AIS")
+    count = levels if betas is None else max(0, np.size(betas) - 1)
     require(count >= 3, f"annealing backwards needs at least 3 levels, not {count}")
 
 
@@ -103,7 +107,7 @@ def reverse_ais(
     >>> found.covers(0.4515827, 0.999)
     True
     """
-    _check_levels(levels, betas)
+    _check(target, base, draws, levels, betas)
     place, tune, run = jax.random.split(key, 3)
     path = tuned_path(
         target, base, levels=levels, moves=moves, leapfrogs=leapfrogs, betas=betas, place=place, tune=tune
@@ -156,7 +160,7 @@ def bracket(
     (True, ())
     """
     require_divisible(chains, "chains")
-    _check_levels(levels, betas)
+    _check(target, base, draws, levels, betas)
     place, tune, up, down = jax.random.split(key, 4)
     path = tuned_path(
         target, base, levels=levels, moves=moves, leapfrogs=leapfrogs, betas=betas, place=place, tune=tune

@@ -22,8 +22,9 @@ from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate
 from unnorm.evaluation.annealing import ACCEPTANCE, Path, between, difference, move
+from unnorm.evaluation.pairs import require_walk
 from unnorm.samplers import HMC
-from unnorm.samplers.smc import LONGEST, increment
+from unnorm.samplers.smc import FEWEST_FAMILIES, LONGEST, increment
 
 #: Particles of the pilot run.
 SCOUTS = 512
@@ -161,6 +162,7 @@ def tempered_population(
     >>> found.log_z.covers(0.4515827, 0.999), found.draws(5).shape
     (True, (5, 2))
     """
+    require_walk(target, base)
     require(
         islands >= 8 and particles >= 16,
         f"SMC needs at least 8 islands (for the error) of 16 particles, not {islands} of {particles}",
@@ -173,6 +175,12 @@ def tempered_population(
         path = laddered_path(target, base, share=share, moves=moves, leapfrogs=leapfrogs, key=pilot)
     log_zs, xs, ancestors, acceptance = _islands(base, target, path, islands, particles, moves, run)
     log_zs = np.asarray(log_zs, np.float64)
+    dead = int((~np.isfinite(log_zs)).sum())
+    require(
+        dead == 0,
+        f"the energy is not finite at all particles of {dead} of {islands} islands; use more particles, or a base that "
+        "lies inside the target",
+    )
     families = float(np.mean([len(np.unique(row)) for row in np.asarray(ancestors)]))
     return Population(_judged(log_zs, particles, path, float(jnp.mean(acceptance)), families), np.asarray(xs), log_zs)
 
@@ -189,15 +197,20 @@ def _judged(log_zs: np.ndarray, particles: int, path: Path, acceptance: float, f
         "acceptance": acceptance,
         "families": families,
     }
-    warnings = ()
+    warnings = []
     if not effective >= islands / 2:
-        warnings = (
+        warnings.append(
             f"The {islands} islands disagree about Z (as good as {effective:.1f} that agree): the stated error is too "
-            "small; use more particles, more moves or a base closer to the target.",
+            "small; use more particles, more moves or a base closer to the target."
         )
-    elif len(path.betas) - 1 >= LONGEST:
-        warnings = (f"The path needs more than {LONGEST} levels; use a base closer to the target.",)
-    return replace(estimate, diagnostics=diagnostics, warnings=warnings)
+    if families < FEWEST_FAMILIES:
+        warnings.append(
+            f"The particles of an island descend from only {families:.1f} draws of the base; use more particles or a "
+            "base closer to the target."
+        )
+    if len(path.betas) - 1 >= LONGEST:
+        warnings.append(f"The path needs more than {LONGEST} levels; use a base closer to the target.")
+    return replace(estimate, diagnostics=diagnostics, warnings=tuple(warnings))
 
 
 def smc(

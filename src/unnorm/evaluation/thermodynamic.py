@@ -90,8 +90,8 @@ def thermodynamic(
     )
     require_divisible(chains, "chains")
     # Every second level makes the coarser grid, so there is an even number of them.
-    levels = levels + levels % 2 if betas is None else len(betas) - 1
-    require(levels % 2 == 0, f"thermodynamic integration needs an even number of levels, not {levels}")
+    levels = levels + levels % 2 if betas is None else max(0, np.size(betas) - 1)
+    require(levels >= 2 and levels % 2 == 0, f"thermodynamic integration needs an even number of levels, not {levels}")
     place, tune, run = jax.random.split(key, 3)
     path = tuned_path(
         target, base, levels=levels, moves=moves, leapfrogs=leapfrogs, betas=betas, place=place, tune=tune

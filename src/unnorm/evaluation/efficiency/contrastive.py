@@ -27,6 +27,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.errors import require
+from unnorm.evaluation.efficiency.identified import require_identified
 from unnorm.noises import AbstractNoise
 
 #: Groups of draws whose scatter gives the standard errors.
@@ -64,6 +65,11 @@ def _groups(samples: Any) -> Array:
     require(len(samples) >= 2 * GROUPS, f"an asymptotic covariance needs at least {2 * GROUPS} draws")
     size = len(samples) // GROUPS
     return samples[: GROUPS * size].reshape(GROUPS, size, *samples.shape[1:])
+
+
+def _inverse(information: np.ndarray) -> np.ndarray:
+    require_identified(information)
+    return np.linalg.inv(information)
 
 
 def _jackknife(parts: tuple[Array, ...], combine: Callable[..., np.ndarray], method: str) -> Covariance:
@@ -137,7 +143,7 @@ def likelihood_covariance(model: AbstractEnergy, samples: Float[Array, "n ..."])
     """
 
     def combine(mean, square):
-        return np.linalg.inv(square - np.outer(mean, mean))
+        return _inverse(square - np.outer(mean, mean))
 
     return _jackknife(_likelihood_moments(model, _groups(samples)), combine, "maximum likelihood")
 
@@ -164,11 +170,12 @@ def cnce_covariance(
     >>> 1.8 < found.trace / bound.trace < 2.2
     True
     """
+    require(isinstance(noise, AbstractNoise), f"conditional NCE needs a kernel of noises, not {type(noise).__name__}")
     require(draws >= 1, f"conditional NCE has at least one noise point per datum, not {draws}")
     require(inner >= 2, f"the conditional mean needs at least 2 inner draws, not {inner}")
 
     def combine(first, second, between):
-        inverse = np.linalg.inv(first)
+        inverse = _inverse(first)
         return inverse @ (second / draws + (1 - 1 / draws) * between) @ inverse
 
     found = _cnce_moments(model, noise, _groups(samples), jax.random.split(key, GROUPS), inner)
@@ -186,10 +193,14 @@ def nce_covariance(
     >>> nce_covariance(model, truth, truth.samples(640, key=jax.random.key(0))).value.shape
     (3, 3)
     """
+    require(
+        isinstance(noise, AbstractNormalised),
+        f"NCE needs a normalised density for its noise, not {type(noise).__name__}",
+    )
     require(ratio > 0, f"noise points per datum must be positive, not {ratio}")
 
     def combine(mean, information):
-        inverse = np.linalg.inv(information)
+        inverse = _inverse(information)
         return inverse - (1 + 1 / ratio) * inverse @ np.outer(mean, mean) @ inverse
 
     return _jackknife(

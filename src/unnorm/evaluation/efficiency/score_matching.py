@@ -18,12 +18,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from unnorm.energies import AbstractEnergy
 from unnorm.errors import InputError, require
+from unnorm.evaluation.efficiency.identified import require_identified
 from unnorm.objectives.slices import AbstractSlices
 
 LogDensity = Callable[[Array, Array], Array]
@@ -119,12 +119,14 @@ class ScoreMatchingEfficiency(eqx.Module):
 
     def ssm(self, slices: AbstractSlices, draws: int = 1) -> Matrix:
         """Of `objectives.SSM` with these slices and draws per point."""
+        require(draws >= 1, f"sliced score matching has at least one slice per point, not {draws}")
         second = slices.second(self.dimension)
         middle = (1 - 1 / draws) * second**2 * self.whole.traces + self.whole.sliced(slices, self.dimension) / draws
         return self._sandwich(middle) / second**2
 
     def ssm_vr(self, slices: AbstractSlices, draws: int = 1) -> Matrix:
         """Of `objectives.SSMVR` with these slices and draws per point."""
+        require(draws >= 1, f"sliced score matching has at least one slice per point, not {draws}")
         require(slices.white, f"SSM-VR needs directions with E[v v'] = I, and {slices} has not; use ssm")
         spread = self.hessian.sliced(slices, self.dimension) - self.hessian.traces
         return self._sandwich(self.whole.traces + spread / draws)
@@ -135,13 +137,7 @@ class ScoreMatchingEfficiency(eqx.Module):
 
 def _sandwich(curvature: Matrix, middle: Matrix) -> Matrix:
     curvature = 0.5 * (curvature + curvature.T)
-    values = np.linalg.eigvalsh(np.asarray(curvature, np.float64))
-    require(
-        bool(values[0] > 1e-5 * values[-1]),
-        "the score does not depend on every parameter (an additive constant, an unused entry): "
-        f"the eigenvalues of the loss's Hessian go from {values[0]:.3g} to {values[-1]:.3g}; "
-        "pass log_f(theta, x) of the parameters that matter",
-    )
+    require_identified(curvature)
     left = jnp.linalg.solve(curvature, middle)
     return jnp.linalg.solve(curvature, left.T)
 
