@@ -25,7 +25,7 @@ from unnorm.generators import (
 from unnorm.noises import OrnsteinUhlenbeck, VarianceExploding, VariancePreserving
 from unnorm.objectives import DSM
 from unnorm.samplers import DiagonalCovariance, IsotropicCovariance
-from unnorm.scores import FunctionScore, conditional_mlp
+from unnorm.scores import FunctionScore, conditional_energy, conditional_mlp, silent_mlp, silent_resnet
 from unnorm.training import fit
 
 MEAN = np.array([0.5, -1.0])
@@ -198,11 +198,13 @@ def test_bad_walks_are_refused(wrong, words):
 @pytest.mark.parametrize("name", NOISES)
 def test_an_untrained_conditional_score_is_that_of_gaussian_data(name):
     noise, x = NOISES[name], jnp.array([0.7, -2.0])
-    score = conditional_mlp(noise, 2, spread=1.5, key=jax.random.key(5))
-    for t in jnp.array([0.1, 0.9]):
-        exact = -x / (2.25 * noise.alpha(t) ** 2 + noise.variance(t))
-        assert np.allclose(score(t, x), exact, rtol=1e-5)
-        assert not np.allclose(score(t, x), -x / (2.25 + noise.variance(t) * 2), rtol=1e-2)
+    for make in (silent_mlp, silent_resnet):
+        for kind in (conditional_mlp, conditional_energy):
+            score = kind(noise, 2, spread=1.5, width=8, make=make, key=jax.random.key(5))
+            for t in jnp.array([0.1, 0.9]):
+                exact = -x / (2.25 * noise.alpha(t) ** 2 + noise.variance(t))
+                assert np.allclose(score(t, x), exact, rtol=1e-5)
+                assert not np.allclose(score(t, x), -x / (2.25 + noise.variance(t) * 2), rtol=1e-2)
 
 
 def test_a_conditional_score_learns_the_scores_of_all_levels():

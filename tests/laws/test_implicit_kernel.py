@@ -180,5 +180,5 @@ def test_the_aggregate_without_the_entropy_shrinks():
 
 
 def test_one_code_is_refused():
-    with pytest.raises(InputError, match="at least 2 codes"):
+    with pytest.raises(InputError, match="codes of a kernel estimate must be a whole number from 2 up"):
         KernelVAE(stein, 1)

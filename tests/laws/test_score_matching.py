@@ -92,7 +92,7 @@ class PrintedDSMVR(eqx.Module):
     def __call__(self, model, state, batch, *, key):
         plain, _ = DSM(self.noise)(model, state, batch, key=key)
         reduced, _ = DSMVR(self.noise)(model, state, batch, key=key)
-        return 2 * reduced - plain, (None, {})
+        return 2 * (2 * self.noise.scale**2 / D * reduced) - plain, (None, {})
 
 
 class Level(AbstractGaussianNoise):
@@ -304,25 +304,26 @@ def test_a_score_need_not_be_a_gradient():
 
 def test_variance_reduced_denoising_has_the_mean_gradient_of_denoising():
     sigma = 0.4
-    expected = closed_gradient(sigma) * 2 * sigma**2 / D
+    expected = closed_gradient(sigma)
     batches = gaussian_batches()
-    for objective in (DSM(Level(sigma)), DSMVR(Level(sigma)), PrintedDSMVR(Level(sigma))):
-        assert holds(gradients(objective, start(), batches), expected)
-    assert breaks(gradients(DSMVR(Level(sigma)), start(), batches), closed_gradient() * 2 * sigma**2 / D)
+    for objective in (DSM(Level(sigma)), PrintedDSMVR(Level(sigma))):
+        assert holds(gradients(objective, start(), batches), expected * 2 * sigma**2 / D)
+    assert holds(gradients(DSMVR(Level(sigma)), start(), batches), expected)
+    assert breaks(gradients(DSMVR(Level(sigma)), start(), batches), closed_gradient())
 
 
 def test_the_spread_of_its_gradient_is_flat_in_the_noise():
     batches = gaussian_batches()
 
     def spread(make, sigma):
-        """Standard deviation of the gradient of the loss over sigma^2."""
-        return gradients(make(Level(sigma)), start(), batches).std(0).max() / sigma**2
+        """Standard deviation of the gradient of the loss."""
+        return gradients(make(Level(sigma)), start(), batches).std(0).max()
 
-    reduced = [spread(DSMVR, sigma) for sigma in (0.1, 0.01, 0.001)]
+    reduced = [spread(DSMVR, sigma) for sigma in (0.1, 0.01, 0.001, 0.0001)]
     assert max(reduced) < 1.3 * min(reduced)
-    # Negative controls: plain denoising, and the control variate as printed, grow as 1 / sigma.
+    # Negative controls: plain denoising, and the control variate as printed, over sigma^2 grow as 1 / sigma.
     for make in (DSM, PrintedDSMVR):
-        assert 80 < spread(make, 0.001) / spread(make, 0.1) < 120
+        assert 80 < (spread(make, 0.001) / 0.001**2) / (spread(make, 0.1) / 0.1**2) < 120
 
 
 # ------------------------------------------------------------------------------------------------- edges

@@ -174,13 +174,13 @@ def test_losses_equal_their_dense_forms(double):
 
 @pytest.mark.parametrize("pair", [(D2SM, D2SMVR), (DiagonalD2SM, DiagonalD2SMVR)])
 def test_the_first_order_term_is_denoising_score_matching_in_both_forms(double, pair):
-    """Plain: |s1(x~) + z/sigma|^2 / 2. Reduced: that less s1(x)'z / sigma + (|z|^2 - D) / (2 sigma^2), of mean zero."""
+    """Plain: |s1(x~) + z/sigma|^2 / 2. Reduced: that less s1(x)'z / sigma, of mean zero, and |z|^2 / (2 sigma^2)."""
     sigma, model = 0.3, low_rank_mlp(3, rank=1, width=8, factor_width=8, key=jax.random.key(0))
     x, zs = jnp.array([0.3, -1.0, 0.5]), jax.random.normal(jax.random.key(1), (50, 3))
     plain, reduced = (jax.vmap(lambda z, k=k: k(Noise(sigma)).both(model, x, z)[1])(zs) for k in pair)
     slopes, here = jax.vmap(lambda z: model(0.0, x + sigma * z))(zs), model(0.0, x)
     np.testing.assert_allclose(plain, 0.5 * jnp.sum((slopes + zs / sigma) ** 2, 1), rtol=1e-10)
-    varies = zs @ here / sigma + 0.5 * (jnp.sum(zs**2, 1) - 3) / sigma**2
+    varies = zs @ here / sigma + 0.5 * jnp.sum(zs**2, 1) / sigma**2
     np.testing.assert_allclose(reduced, plain - varies, rtol=1e-9)
     # Negative control: half the contrast, which the reduced form is easily given by mistake.
     contrast = jnp.sum((slopes - here) * zs, 1) / sigma

@@ -128,6 +128,13 @@ def losses() -> Iterator[Piece]:
         lambda: walk_objective(0.5 * objectives.SM() + objectives.DSM(noise) + 2 * objectives.SSM(), FREE),
     )
 
+    levels = noises.VarianceExploding(0.1, 10)
+    conditional = scores.conditional_energy(levels, 2, width=4, depth=1, key=KEY)
+    yield (
+        "objectives/AtLevel",
+        lambda: walk_objective(objectives.DSM(levels) + objectives.AtLevel(objectives.SM(), 0.0), conditional),
+    )
+
     def two_rates() -> None:
         weights = eqx.filter(wasserstein, eqx.is_inexact_array)
         rule = objectives.two_rates()

@@ -11,6 +11,9 @@ Point = Shaped[Array, "..."]
 Scalar = Float[Array, ""]
 #: The level of a noise: a number, traced or not.
 Level = Scalar | float
+#: Where training over the levels begins if there is no noise at level 0: the score of the data themselves need not
+#: exist, and scores in units of sigma are divided by 0 there. The value is that of Song et al. 2021, App. C.
+LEAST_LEVEL = 1e-5
 
 
 class AbstractNoise(eqx.Module):
@@ -69,6 +72,10 @@ class AbstractGaussianNoise(AbstractKernel):
     def sigma(self, t: Level) -> Scalar:
         """The standard deviation of the noise at level t."""
         return jnp.sqrt(self.variance(t))
+
+    def least_level(self) -> Scalar:
+        """The least level at which there is noise: 0, or `LEAST_LEVEL` for a process that starts at sigma = 0."""
+        return jnp.where(self.variance(jnp.zeros(())) > 0, 0.0, LEAST_LEVEL)
 
     def sample(self, t: Level, x: Point, *, key: PRNGKeyArray) -> Point:
         return self.alpha(t) * x + self.sigma(t) * jax.random.normal(key, x.shape, x.dtype)

@@ -1,5 +1,7 @@
 """Gaussian corruption: one level, or a process with a level for every t in [0, 1]."""
 
+from math import inf
+
 import equinox as eqx
 import jax.numpy as jnp
 
@@ -18,7 +20,7 @@ class Gaussian(AbstractGaussianNoise):
     scale: float = eqx.field(static=True)
 
     def __check_init__(self):
-        require(self.scale > 0, f"the scale of Gaussian noise must be positive, not {self.scale}")
+        require(0 < self.scale < inf, f"the scale of Gaussian noise must be positive and finite, not {self.scale}")
 
     def alpha(self, t: Level) -> Scalar:
         return jnp.ones_like(jnp.asarray(t, float))
@@ -34,7 +36,10 @@ class VarianceExploding(AbstractGaussianNoise):
     high: float = eqx.field(static=True, default=10.0)
 
     def __check_init__(self):
-        require(0 < self.low < self.high, f"noise levels must grow from a positive low, not {self.low}..{self.high}")
+        require(
+            0 < self.low < self.high < inf,
+            f"noise levels must grow from a positive low to a finite high, not {self.low}..{self.high}",
+        )
 
     def alpha(self, t: Level) -> Scalar:
         return jnp.ones_like(jnp.asarray(t, float))
@@ -50,7 +55,10 @@ class VariancePreserving(AbstractGaussianNoise):
     high: float = eqx.field(static=True, default=20.0)
 
     def __check_init__(self):
-        require(0 < self.low <= self.high, f"noise rates must not fall and be positive, not {self.low}..{self.high}")
+        require(
+            0 < self.low <= self.high < inf,
+            f"noise rates must not fall, and be positive and finite, not {self.low}..{self.high}",
+        )
 
     def _log_alpha(self, t: Level) -> Scalar:
         t = jnp.asarray(t, float)
@@ -69,7 +77,7 @@ class OrnsteinUhlenbeck(AbstractGaussianNoise):
     horizon: float = eqx.field(static=True, default=5.0)
 
     def __check_init__(self):
-        require(self.horizon > 0, f"the horizon must be positive, not {self.horizon}")
+        require(0 < self.horizon < inf, f"the horizon must be positive and finite, not {self.horizon}")
 
     def alpha(self, t: Level) -> Scalar:
         return jnp.exp(-self.horizon * jnp.asarray(t, float))

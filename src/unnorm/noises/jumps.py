@@ -6,6 +6,7 @@ over the choices. `Jumps` and `GlobalJumps` are recipes: they become noises when
 """
 
 from abc import abstractmethod
+from math import inf
 
 import equinox as eqx
 import jax
@@ -111,6 +112,10 @@ def _check_left_out(leave_one_out: bool, bandwidth: float) -> None:
     )
 
 
+def _check_rows(data: Float[Array, "n d"]) -> None:
+    require(len(data) >= 2, f"jumps lead from one row to another, and the data have {len(data)}; use noises.Gaussian")
+
+
 def _widths(local: float | tuple[float, ...]) -> tuple[float, ...]:
     return tuple(local) if isinstance(local, tuple | list) else (float(local),)
 
@@ -126,10 +131,11 @@ class GlobalJumps(AbstractNoiseFromData):
     leave_one_out: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
-        require(self.bandwidth >= 0, f"a bandwidth cannot be negative, and this one is {self.bandwidth}")
+        require(0 <= self.bandwidth < inf, f"a bandwidth is finite and not negative, and this one is {self.bandwidth}")
         _check_left_out(self.leave_one_out, self.bandwidth)
 
     def fit(self, data: Float[Array, "n d"]) -> AbstractNoise:
+        _check_rows(data)
         if self.bandwidth == 0:
             return DataJump(data)
         kde = KDE(data, self.bandwidth, block=self.block)
@@ -162,8 +168,11 @@ class Jumps(AbstractNoiseFromData):
             f"the share of wide jumps lies between 0 and {1 - self.share:g}, what local moves leave, not {self.wide}",
         )
         require(len(self.local) > 0, "jumps need at least one size of local move")
-        require(all(width > 0 for width in self.local), f"local moves must have a positive size, not {self.local}")
-        require(self.bandwidth >= 0, f"a bandwidth cannot be negative, and this one is {self.bandwidth}")
+        require(
+            all(0 < width < inf for width in self.local),
+            f"local moves must have a positive and finite size, not {self.local}",
+        )
+        require(0 <= self.bandwidth < inf, f"a bandwidth is finite and not negative, and this one is {self.bandwidth}")
         _check_left_out(self.leave_one_out, self.bandwidth)
 
     def fit(self, data: Float[Array, "n d"]) -> AbstractNoise:
@@ -184,8 +193,12 @@ class BlendedJumps(AbstractNoiseFromData):
 
     def __check_init__(self):
         require(0 < self.share < 1, f"the share of local moves lies strictly between 0 and 1, not {self.share}")
-        require(self.local > 0, f"local moves must have a positive size, not {self.local}")
-        require(self.bandwidth > 0, "blended jumps need a positive bandwidth, for a jump without one has no density")
+        require(0 < self.local < inf, f"local moves must have a positive and finite size, not {self.local}")
+        require(
+            0 < self.bandwidth < inf,
+            f"blended jumps need a positive bandwidth, and a finite one, to have a density; not {self.bandwidth}",
+        )
 
     def fit(self, data: Float[Array, "n d"]) -> AbstractNoise:
+        _check_rows(data)
         return Blend((Gaussian(self.local), KDE(data, self.bandwidth)), (self.share, 1 - self.share))

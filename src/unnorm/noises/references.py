@@ -5,6 +5,7 @@ kernel density estimate, whose own rows lie each under a kernel of their own.
 """
 
 from abc import abstractmethod
+from math import inf
 
 import equinox as eqx
 import jax
@@ -106,7 +107,7 @@ class MomentGaussian(AbstractReferenceFromData):
     at_zero: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
-        require(self.widen > 0, f"a Gaussian can be widened by a positive factor, not by {self.widen}")
+        require(0 < self.widen < inf, f"a Gaussian can be widened by a positive and finite factor, not by {self.widen}")
 
     def fit(self, data: Float[Array, "n d"], *, key: PRNGKeyArray) -> Known:
         found = moment_gaussian(data, self.widen)
@@ -154,9 +155,10 @@ class KernelDensity(AbstractReferenceFromData):
     block: int = eqx.field(static=True, default=2048)
 
     def __check_init__(self):
-        require(self.bandwidth > 0, f"a density needs a positive bandwidth, not {self.bandwidth}")
+        require(0 < self.bandwidth < inf, f"a density needs a positive and finite bandwidth, not {self.bandwidth}")
 
     def fit(self, data: Float[Array, "n d"], *, key: PRNGKeyArray) -> LeftOutKernels:
+        require(len(data) >= 2, f"a density that leaves a row out needs at least 2 rows, not {len(data)}")
         kde = KDE(data, self.bandwidth, block=self.block)
         return LeftOutKernels(kde, Rows(data, kde.leave_one_out) if len(data) <= REMEMBERED else None)
 

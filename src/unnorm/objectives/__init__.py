@@ -1,5 +1,6 @@
 """How a model learns: losses whose chains, anchors and noises live in a state."""
 
+from unnorm.objectives.at_level import AtLevel as AtLevel
 from unnorm.objectives.base import AbstractObjective as AbstractObjective
 from unnorm.objectives.base import Info as Info
 from unnorm.objectives.contrastive import CNCE as CNCE

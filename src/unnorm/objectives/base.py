@@ -32,6 +32,10 @@ class AbstractObjective(eqx.Module):
     ) -> tuple[Scalar, tuple[State, Info]]:
         """The loss on a batch, and the next state with named numbers worth showing."""
 
+    def remarks(self, state: State) -> tuple[str, ...]:
+        """What the state after training tells that its reader should know, in sentences; most have nothing to say."""
+        return ()
+
     # The sum is an objective itself, defined in terms of this class: imported when first used.
     def __add__(self, other: "AbstractObjective") -> "AbstractObjective":
         from unnorm.objectives.weighted import add

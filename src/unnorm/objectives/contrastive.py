@@ -8,16 +8,26 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.energies import AbstractEnergy
-from unnorm.errors import require
-from unnorm.noises import AbstractNoise, AbstractNoiseFromData
+from unnorm.noises import AbstractGaussianNoise, AbstractNoise, AbstractNoiseFromData
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
+from unnorm.objectives.checks import (
+    adds_real_noise,
+    require_count,
+    require_energy,
+    require_finite,
+    require_kind,
+    require_real,
+    require_sigma,
+    shown,
+)
 
 
 class CNCE(AbstractObjective):
     """L = (2 / (N K)) sum_ij softplus(-F_ij),  F = E(y) - E(x) + log q(y|x) - log q(x|y),  y_ij ~ q(.|x_i).
 
     No log Z appears: it cancels in E(y) - E(x). The noise decides the variant: `noises.Gaussian` is local CNCE,
-    `noises.GlobalJumps` global, `noises.Jumps` the mix of both, `noises.BlendedJumps` one mixture kernel.
+    `noises.GlobalJumps` global, `noises.Jumps` the mix of both, `noises.BlendedJumps` one mixture kernel. A noise with
+    levels is taken at level 0.
     Ceylan and Gutmann 2018; seed 000, Eq. 3 and 13.
 
     >>> import unnorm as un
@@ -30,11 +40,24 @@ class CNCE(AbstractObjective):
     draws: int = eqx.field(static=True, default=1)
 
     def __check_init__(self):
-        require(self.draws >= 1, f"CNCE needs at least one noise point per datum, not {self.draws}")
+        require_kind(
+            self.noise,
+            (AbstractNoise, AbstractNoiseFromData),
+            "CNCE corrupts points by a noise such as noises.Jumps(local=0.1, bandwidth=0.1), and {} is none; a density "
+            "is for NCE, or becomes a noise by noises.Independent",
+        )
+        require_count(self.draws, 1, "noise points per datum")
+        if isinstance(self.noise, AbstractGaussianNoise):
+            require_sigma(self.noise, 0.0, "CNCE")
 
     def init(self, model: AbstractEnergy, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> AbstractNoise:
         """The noise itself, fitted to the data where it needs them."""
-        return self.noise.fit(data) if isinstance(self.noise, AbstractNoiseFromData) else self.noise
+        require_energy(model, "CNCE")
+        fitted = self.noise.fit(data) if isinstance(self.noise, AbstractNoiseFromData) else self.noise
+        if adds_real_noise(fitted):
+            require_real(model.space, f"CNCE with {shown(self.noise)}", "makes noise of real numbers")
+        require_finite(fitted, "CNCE", self.noise)
+        return fitted
 
     def __call__(
         self, model: AbstractEnergy, state: AbstractNoise, batch: Float[Array, "b ..."], *, key: PRNGKeyArray

@@ -11,20 +11,28 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unnorm.energies import AbstractEnergy
 from unnorm.noises import AbstractGaussianNoise
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
+from unnorm.objectives.checks import require_gaussian
 from unnorm.scores import AbstractScore, as_score
 
 
 class AbstractDenoising(AbstractObjective):
-    """The mean over a batch of a loss at one point x, one level t uniform on [0, 1] and one z ~ N(0, I)."""
+    """The mean over a batch of a loss at one point x, one level t uniform on [0, 1] and one z ~ N(0, I).
+
+    A noise that begins at sigma = 0 is met from `noises.base.LEAST_LEVEL` on.
+    """
 
     noise: eqx.AbstractVar[AbstractGaussianNoise]
+
+    def __check_init__(self):
+        require_gaussian(self.noise, type(self).__name__)
 
     @abstractmethod
     def at(self, score: AbstractScore, t: Scalar, x: Array, z: Array) -> Scalar:
         """The loss of one point with one noise."""
 
     def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
-        """Nothing persists between steps."""
+        """Nothing persists between steps; a model without a score is refused here."""
+        as_score(model)
         return None
 
     def __call__(
@@ -32,7 +40,8 @@ class AbstractDenoising(AbstractObjective):
     ) -> tuple[Scalar, tuple[None, Info]]:
         score = as_score(model)
         levels, noise = jax.random.split(key)
-        ts = jax.random.uniform(levels, (len(batch),), batch.dtype)
+        least = self.noise.least_level().astype(batch.dtype)
+        ts = least + (1 - least) * jax.random.uniform(levels, (len(batch),), batch.dtype)
         zs = jax.random.normal(noise, batch.shape, batch.dtype)
         return jnp.mean(jax.vmap(lambda t, x, z: self.at(score, t, x, z))(ts, batch, zs)), (None, {})
 

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.noises import AbstractGaussianNoise
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
+from unnorm.objectives.checks import require_gaussian, require_kind, require_sigma
 from unnorm.scores.denoiser import GaussianDenoiser
 
 
@@ -26,8 +27,17 @@ class DenoisingKL(AbstractObjective):
     comparable: ClassVar[bool] = True
     noise: AbstractGaussianNoise
 
+    def __check_init__(self):
+        require_gaussian(self.noise, "DenoisingKL")
+        require_sigma(self.noise, 0.0, "DenoisingKL")
+
     def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
-        """Nothing persists between steps."""
+        """Nothing persists between steps; a model of another make is refused here."""
+        require_kind(
+            model,
+            GaussianDenoiser,
+            "DenoisingKL trains a scores.GaussianDenoiser, not {}; DSM trains scores and energies",
+        )
         return None
 
     def __call__(

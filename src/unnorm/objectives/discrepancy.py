@@ -22,9 +22,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from unnorm.energies import AbstractEnergy
-from unnorm.errors import require
 from unnorm.noises import AbstractGaussianNoise
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
+from unnorm.objectives.checks import (
+    require_count,
+    require_energy,
+    require_gaussian,
+    require_kind,
+    require_real,
+    require_sigma,
+    require_weight,
+)
 
 Point = Shaped[Array, "..."]
 
@@ -56,6 +64,10 @@ class GaussianPerturbation(AbstractPerturbation):
     noise: AbstractGaussianNoise
     level: float = eqx.field(static=True, default=1.0)
 
+    def __check_init__(self):
+        require_gaussian(self.noise, "a Gaussian perturbation")
+        require_sigma(self.noise, self.level, "a Gaussian perturbation")
+
     def forward(self, x: Point, *, key: PRNGKeyArray) -> Point:
         return self.noise.sample(jnp.asarray(self.level), x, key=key)
 
@@ -79,7 +91,15 @@ class Perturbation(AbstractPerturbation):
 
 
 def _as_perturbation(given: AbstractPerturbation | AbstractGaussianNoise) -> AbstractPerturbation:
-    return GaussianPerturbation(given) if isinstance(given, AbstractGaussianNoise) else given
+    if isinstance(given, AbstractGaussianNoise):
+        return GaussianPerturbation(given)
+    require_kind(
+        given,
+        AbstractPerturbation,
+        "energy discrepancy needs Gaussian noise such as noises.Gaussian(0.5), or an objectives.Perturbation with a "
+        "way back, and {} is neither",
+    )
+    return given
 
 
 class EnergyDiscrepancy(AbstractObjective):
@@ -101,11 +121,14 @@ class EnergyDiscrepancy(AbstractObjective):
     stabiliser: float = eqx.field(static=True, default=1.0)
 
     def __check_init__(self):
-        require(self.draws >= 1, f"energy discrepancy needs at least one draw per point, not {self.draws}")
-        require(self.stabiliser >= 0, f"the stabiliser is a weight and cannot be negative, as {self.stabiliser} is")
+        require_count(self.draws, 1, "draws per point")
+        require_weight(self.stabiliser, "the stabiliser")
 
     def init(self, model: AbstractEnergy, data: Shaped[Array, "n ..."], *, key: PRNGKeyArray) -> None:
         """Nothing persists between steps."""
+        require_energy(model, "EnergyDiscrepancy")
+        if isinstance(self.perturbation, GaussianPerturbation):
+            require_real(model.space, "EnergyDiscrepancy with Gaussian noise", "makes points of real numbers")
         return None
 
     def __call__(

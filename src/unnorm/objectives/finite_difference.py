@@ -8,9 +8,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.energies import AbstractEnergy
-from unnorm.errors import InputError, require
+from unnorm.errors import InputError
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
-from unnorm.objectives.slices import AbstractSlices, RademacherSlices
+from unnorm.objectives.checks import require_positive, require_real
+from unnorm.objectives.slices import AbstractSlices, RademacherSlices, require_directions
 
 
 class FDSSM(AbstractObjective):
@@ -32,13 +33,14 @@ class FDSSM(AbstractObjective):
     draws: int = eqx.field(static=True, default=1)
 
     def __check_init__(self):
-        require(self.step > 0, f"the step of a finite difference must be positive, not {self.step}")
-        require(self.draws >= 1, f"FDSSM needs at least one direction per point, not {self.draws}")
+        require_positive(self.step, "the step of a finite difference")
+        require_directions(self.slices, self.draws)
 
     def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
         """Nothing persists between steps; a model that is no energy is refused here."""
         if not isinstance(model, AbstractEnergy):
             raise InputError(f"FDSSM takes differences of an energy, and {type(model).__name__} is none; use SSM")
+        require_real(model.space, "FDSSM", "steps off the points")
         return None
 
     def __call__(

@@ -9,10 +9,21 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.energies import AbstractEnergy
-from unnorm.errors import InputError, require
+from unnorm.errors import require
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
+from unnorm.objectives.checks import is_known, require_count
 from unnorm.objectives.score_matching import score_field, square_and_trace, value_and_divergence
-from unnorm.scores import AbstractScore
+from unnorm.scores import AbstractScore, as_score
+
+#: Rows at which the diffusion is looked at before training.
+LOOKED_AT = 64
+
+
+def _require_shape(b: Array, size: int) -> None:
+    require(
+        b.size == size or b.shape == (size, size),
+        f"the diffusion at a point of {size} numbers is {size} or {size} x {size}, not {b.shape}",
+    )
 
 
 class DiffusionSM(AbstractObjective):
@@ -34,10 +45,22 @@ class DiffusionSM(AbstractObjective):
     chunk: int = eqx.field(static=True, default=32)
 
     def __check_init__(self):
-        require(self.chunk >= 1, f"DiffusionSM takes at least one basis vector at a time, not {self.chunk}")
+        require_count(self.chunk, 1, "the basis vectors taken at a time")
 
     def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
-        """Nothing persists between steps."""
+        """Nothing persists between steps; a model without a score, or a b that vanishes, is refused here."""
+        as_score(model)
+        found, size = jax.vmap(self.diffusion)(data[:LOOKED_AT]), data[0].size
+        _require_shape(found[0], size)
+        # Inside compiled code there is no value to look at.
+        if is_known(found):
+            require(bool(jnp.all(jnp.isfinite(found))), "the diffusion b(x) is not finite at some rows of the data")
+            rows = found.reshape(len(found), size, -1)
+            require(
+                bool(jnp.all(jnp.any(rows != 0, axis=(0, 2)))),
+                "the diffusion b(x) is 0 in some coordinate at every row of the data, so that nothing is learnt there; "
+                "b b' must be positive definite",
+            )
         return None
 
     def __call__(
@@ -48,11 +71,10 @@ class DiffusionSM(AbstractObjective):
         def root(x):
             """v -> b(x) v, and its transpose, on flat vectors."""
             b, size = self.diffusion(x), x.size
+            _require_shape(b, size)
             if b.size == size:
                 return (lambda v: b.reshape(-1) * v), (lambda v: b.reshape(-1) * v)
-            if b.shape == (size, size):
-                return (lambda v: b @ v), (lambda v: b.T @ v)
-            raise InputError(f"the diffusion at a point of {size} numbers is {size} or {size} x {size}, not {b.shape}")
+            return (lambda v: b @ v), (lambda v: b.T @ v)
 
         def loss_of(x):
             # div(Sigma s) = tr(b'(grad s) b) + (div Sigma)'s; in the second term the score does not vary.

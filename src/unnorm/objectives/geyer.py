@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from unnorm.energies import AbstractEnergy
 from unnorm.errors import require
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
+from unnorm.objectives.checks import require_count, require_sampler, require_walk
 from unnorm.objectives.likelihood import move_chains
 from unnorm.samplers.base import AbstractSampler
 from unnorm.samplers.langevin import Langevin
@@ -41,8 +42,8 @@ class Geyer(AbstractObjective):
     Its gradient is E_data[dE] - sum_j w_j dE(x_j) with normalised weights w proportional to f/f_a: that of the negative
     log-likelihood as the draws grow. The anchor becomes the present model, and its draws move `moves` sampler steps to
     follow, every `every` steps, or at once when the weights' effective share falls below `least`; the latter is
-    counted in the state as a collapse. Draws begin at data points, and the first anchor is the model untrained: give
-    `burn_in` steps enough to reach it. Geyer and Thompson 1992; seed 002.
+    counted in the state as a collapse, and said among the events of the fit. Draws begin at data points, and the first
+    anchor is the model untrained: give `burn_in` steps enough to reach it. Geyer and Thompson 1992; seed 002.
 
     >>> import unnorm as un
     >>> Geyer(un.samplers.MALA(0.1), chains=512, every=20).every
@@ -58,13 +59,16 @@ class Geyer(AbstractObjective):
     burn_in: int = eqx.field(static=True, default=200)
 
     def __check_init__(self):
-        require(self.chains >= 2 and self.moves >= 1, "MCMC maximum likelihood needs two draws and one move at least")
-        require(self.every >= 1, f"the anchor is set every so many steps, at least 1, not {self.every}")
+        require_sampler(self.sampler, "Geyer")
+        require_count(self.chains, 2, "draws of the anchor")
+        require_count(self.moves, 1, "moves of the draws")
+        require_count(self.every, 1, "the steps between two anchors")
         require(0 <= self.least < 1, f"the least effective share lies in [0, 1), not {self.least}")
-        require(self.burn_in >= 1, f"the first draws need at least one move, not {self.burn_in}")
+        require_count(self.burn_in, 1, "the moves of the first draws")
 
     def init(self, model: AbstractEnergy, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> GeyerState:
         """The model as it stands is the first anchor."""
+        require_walk(self.sampler, model, "Geyer")
         where, walk = jax.random.split(key)
         start = data[jax.random.randint(where, (self.chains,), 0, len(data))]
         draws = move_chains(self.sampler, model, start, self.burn_in, walk)
@@ -93,6 +97,16 @@ class Geyer(AbstractObjective):
         moved = GeyerState(anchor, draws, jnp.where(due, 0, state.age) + 1, state.collapses + collapsed)
         info = {"effective_share": effective_share(log_weights), "collapses": moved.collapses.astype(float)}
         return loss, (moved, info)
+
+    def remarks(self, state: GeyerState) -> tuple[str, ...]:
+        times = int(state.collapses)
+        if times == 0:
+            return ()
+        return (
+            f"The importance weights collapsed {times} time{'s' if times > 1 else ''} (effective share below "
+            f"{self.least:g}) and the anchor was set anew at once: the model runs away from its anchor; try a smaller "
+            "learning rate, more chains, or a smaller `every`.",
+        )
 
     def _log_weights(
         self, model: AbstractEnergy, anchor: AbstractEnergy, draws: Float[Array, "chains ..."]

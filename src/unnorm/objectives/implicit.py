@@ -22,7 +22,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unnorm.errors import require
 from unnorm.networks.autoencoder import Autoencoder, GaussianEncoder, ScoredAutoencoder
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
-from unnorm.objectives.slices import AbstractSlices, GaussianSlices
+from unnorm.objectives.checks import require_count, require_kind, require_positive
+from unnorm.objectives.slices import AbstractSlices, GaussianSlices, require_directions
 from unnorm.scores.kernel import SpectralScore, stein_score
 
 Codes = Float[Array, "n k"]
@@ -79,7 +80,7 @@ def two_rates(factor: float = 10.0) -> optax.GradientTransformation:
     `constant` and one rate for both did better (`unnorm reproduce implicit-vae`). Cached, so that two runs share one
     compiled program.
     """
-    require(factor > 0, f"a ratio of rates must be positive, not {factor}")
+    require_positive(factor, "a ratio of rates")
 
     def faster(updates: Any, _: Any = None) -> Any:
         return ScoredAutoencoder(
@@ -87,6 +88,14 @@ def two_rates(factor: float = 10.0) -> optax.GradientTransformation:
         )
 
     return optax.chain(optax.scale_by_adam(), optax.stateless(faster))
+
+
+#: Kernel estimators and the ELBO need no network for the score; a model may have one all the same.
+EITHER = (Autoencoder, ScoredAutoencoder)
+
+
+def _require_autoencoder(model: Any, who: str, kinds: tuple[type, ...]) -> None:
+    require_kind(model, kinds, f"{who} trains a networks.{kinds[0].__name__}, not {{}}")
 
 
 class ELBO(AbstractObjective):
@@ -98,7 +107,8 @@ class ELBO(AbstractObjective):
     comparable: ClassVar[bool] = True
 
     def init(self, model: Autoencoder, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
-        """Nothing persists between steps."""
+        """Nothing persists between steps; a model of another make is refused here."""
+        _require_autoencoder(model, "ELBO", EITHER)
         require(isinstance(model.encoder, GaussianEncoder), "the ELBO needs a GaussianEncoder; try ImplicitVAE")
         return None
 
@@ -117,9 +127,12 @@ class AbstractImplicit(AbstractObjective):
     """A loss with a surrogate in it: its value does not tell a better model from a worse one."""
 
     comparable: ClassVar[bool] = False
+    #: The kinds of model it can train.
+    trains: eqx.AbstractClassVar[tuple[type, ...]]
 
     def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
-        """Nothing persists between steps."""
+        """Nothing persists between steps; a model of another make is refused here."""
+        _require_autoencoder(model, type(self).__name__, self.trains)
         return None
 
 
@@ -133,12 +146,12 @@ class ImplicitVAE(AbstractImplicit):
     4
     """
 
+    trains: ClassVar[tuple[type, ...]] = (ScoredAutoencoder,)
     slices: int = eqx.field(static=True, default=1)
     directions: AbstractSlices = GaussianSlices()
 
     def __check_init__(self):
-        require(self.slices >= 1, f"sliced score estimation needs at least one slice, not {self.slices}")
-        require(self.directions.white, f"slices must have E[v v'] = I, and {self.directions} has not")
+        require_directions(self.directions, self.slices, white=True)
 
     def __call__(
         self, model: ScoredAutoencoder, state: None, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
@@ -174,11 +187,12 @@ class KernelVAE(AbstractImplicit):
     20
     """
 
+    trains: ClassVar[tuple[type, ...]] = EITHER
     estimator: Callable[[Codes], Codes] = eqx.field(static=True, default=stein)
     draws: int = eqx.field(static=True, default=100)
 
     def __check_init__(self):
-        require(self.draws >= 2, f"a kernel estimate of a score needs at least 2 codes, not {self.draws}")
+        require_count(self.draws, 2, "the codes of a kernel estimate")
 
     def __call__(
         self, model: Autoencoder, state: None, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
@@ -205,8 +219,13 @@ class WAE(AbstractImplicit):
     3.6.2, with weight 10).
     """
 
+    trains: ClassVar[tuple[type, ...]] = (ScoredAutoencoder,)
     weight: float = eqx.field(static=True, default=10.0)
     directions: AbstractSlices = GaussianSlices()
+
+    def __check_init__(self):
+        require_positive(self.weight, "the weight of the codes' law")
+        require_directions(self.directions, 1, white=True)
 
     def __call__(
         self, model: ScoredAutoencoder, state: None, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
@@ -231,8 +250,12 @@ class KernelWAE(AbstractImplicit):
     3.0
     """
 
+    trains: ClassVar[tuple[type, ...]] = EITHER
     estimator: Callable[[Codes], Codes] = eqx.field(static=True, default=stein)
     weight: float = eqx.field(static=True, default=10.0)
+
+    def __check_init__(self):
+        require_positive(self.weight, "the weight of the codes' law")
 
     def __call__(
         self, model: Autoencoder, state: None, batch: Float[Array, "b ..."], *, key: PRNGKeyArray

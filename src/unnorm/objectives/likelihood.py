@@ -16,6 +16,14 @@ from unnorm.devices import split_over_devices
 from unnorm.energies import AbstractEnergy
 from unnorm.errors import require
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
+from unnorm.objectives.checks import (
+    require_count,
+    require_positive,
+    require_real,
+    require_sampler,
+    require_walk,
+    require_weight,
+)
 from unnorm.samplers.base import AbstractSampler
 from unnorm.samplers.langevin import Langevin
 
@@ -74,7 +82,10 @@ class PCD(AbstractObjective):
     restart_scale: float | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
-        require(self.chains >= 1 and self.moves >= 1, "PCD needs at least one chain and one move per step")
+        require_sampler(self.sampler, "PCD")
+        require_count(self.chains, 1, "the chains of PCD")
+        require_count(self.moves, 1, "moves per step")
+        require_weight(self.magnitude, "the weight of mean E^2")
         require(0 <= self.restart <= 1, f"the share of restarted chains lies in [0, 1], not {self.restart}")
         require(
             self.buffer is None or self.buffer >= self.chains,
@@ -84,11 +95,18 @@ class PCD(AbstractObjective):
             self.restart_scale is None or self.restart_scale > 0,
             f"chains restart from noise of a positive scale, not {self.restart_scale}",
         )
+        require(
+            self.restart_scale is None or self.restart > 0,
+            f"restart_scale {self.restart_scale} has no effect while restart is 0; give the share of chains to restart",
+        )
 
     def init(
         self, model: AbstractEnergy, data: Float[Array, "n ..."], *, key: PRNGKeyArray
     ) -> Float[Array, "kept ..."]:
         """The chains, started at data points drawn with replacement."""
+        require_walk(self.sampler, model, "PCD")
+        if self.restart_scale is not None:
+            require_real(model.space, "PCD with restart_scale", "begins chains at Gaussian noise")
         return data[jax.random.randint(key, (self.buffer or self.chains,), 0, len(data))]
 
     def __call__(
@@ -130,10 +148,13 @@ class CD(AbstractObjective):
     magnitude: float = eqx.field(static=True, default=0.0)
 
     def __check_init__(self):
-        require(self.moves >= 1, f"contrastive divergence needs at least one move, not {self.moves}")
+        require_sampler(self.sampler, "CD")
+        require_count(self.moves, 1, "moves per step")
+        require_weight(self.magnitude, "the weight of mean E^2")
 
     def init(self, model: AbstractEnergy, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
         """Nothing persists between steps."""
+        require_walk(self.sampler, model, "CD")
         return None
 
     def __call__(
@@ -163,11 +184,16 @@ class ShortRun(AbstractObjective):
     magnitude: float = eqx.field(static=True, default=0.0)
 
     def __check_init__(self):
-        require(self.chains >= 1 and self.moves >= 1, "short runs need at least one chain and one move per step")
-        require(self.scale > 0, f"short runs begin at noise of a positive scale, not {self.scale}")
+        require_sampler(self.sampler, "ShortRun")
+        require_count(self.chains, 1, "the chains of short runs")
+        require_count(self.moves, 1, "moves per step")
+        require_weight(self.magnitude, "the weight of mean E^2")
+        require_positive(self.scale, "the scale of the noise that short runs begin at")
 
     def init(self, model: AbstractEnergy, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
         """Nothing persists between steps."""
+        require_walk(self.sampler, model, "ShortRun")
+        require_real(model.space, "ShortRun", "begins its chains at Gaussian noise")
         return None
 
     def __call__(

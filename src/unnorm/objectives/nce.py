@@ -8,9 +8,18 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.energies import AbstractEnergy, AbstractNormalised
+from unnorm.energies.kernel import DKEF
 from unnorm.errors import require
 from unnorm.noises.references import AbstractReference, AbstractReferenceFromData, Known
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
+from unnorm.objectives.checks import (
+    require_energy,
+    require_finite,
+    require_kind,
+    require_positive,
+    require_real,
+    shown,
+)
 
 
 def classification(of_data: Float[Array, " n"], of_noise: Float[Array, " m"]) -> tuple[Scalar, Scalar]:
@@ -30,9 +39,9 @@ class NCE(AbstractObjective):
 
     n rows of data against m = ratio n draws of the noise q: G is the log-odds that a point is data. At its minimum
     exp(-E) is the normalised density, so E must be able to shift by a constant: neural energies do, others are given
-    one by `energies.Shifted`. `noise` is a normalised density, a reference, or a recipe that makes one from the data
-    (`noises.MomentGaussian`, `UnitGaussian`, `SpanGaussian`, `KernelDensity`, `FittedMixture`).
-    Gutmann and Hyvarinen 2012; seed 002, whose printed offset log(m/n) has the wrong sign.
+    one by `energies.Shifted`, without which a DKEF is refused. `noise` is a normalised density, a reference, or a
+    recipe that makes one from the data (`noises.MomentGaussian`, `UnitGaussian`, `SpanGaussian`, `KernelDensity`,
+    `FittedMixture`). Gutmann and Hyvarinen 2012; seed 002, whose printed offset log(m/n) has the wrong sign.
 
     >>> import unnorm as un
     >>> NCE(un.noises.MomentGaussian(), ratio=5.0).ratio
@@ -44,13 +53,34 @@ class NCE(AbstractObjective):
     ratio: float = eqx.field(static=True, default=1.0)
 
     def __check_init__(self):
-        require(self.ratio > 0, f"noise points per datum must be positive, not {self.ratio}")
+        require_positive(self.ratio, "the number of noise points per datum")
+        require_kind(
+            self.noise,
+            (AbstractNormalised, AbstractReference, AbstractReferenceFromData),
+            "NCE tells data from draws of a normalised density such as noises.MomentGaussian(), and {} is none; "
+            "a noise that corrupts points is for CNCE",
+        )
 
     def init(self, model: AbstractEnergy, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> AbstractReference:
         """The noise as a reference, fitted to the data where it needs them."""
+        require_energy(model, "NCE")
+        require(
+            not isinstance(model, DKEF),
+            "NCE learns log Z as a constant of the energy, and a DKEF has none; wrap it in energies.Shifted",
+        )
         if isinstance(self.noise, AbstractReferenceFromData):
-            return self.noise.fit(data, key=key)
-        return self.noise if isinstance(self.noise, AbstractReference) else Known(self.noise)
+            require_real(model.space, f"NCE with {shown(self.noise)}", "makes noise of real numbers")
+            fitted = self.noise.fit(data, key=key)
+            require_finite(fitted, "NCE", self.noise)
+            return fitted
+        reference = self.noise if isinstance(self.noise, AbstractReference) else Known(self.noise)
+        if isinstance(reference, Known):
+            there = reference.density.space
+            require(
+                there == model.space,
+                f"NCE has its noise on {there} and its model on {model.space}; give both one space",
+            )
+        return reference
 
     def __call__(
         self, model: AbstractEnergy, state: AbstractReference, batch: Float[Array, "b ..."], *, key: PRNGKeyArray

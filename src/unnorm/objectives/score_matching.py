@@ -16,7 +16,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unnorm.energies import AbstractEnergy
 from unnorm.errors import require
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
-from unnorm.objectives.slices import AbstractSlices, RademacherSlices
+from unnorm.objectives.checks import require_count
+from unnorm.objectives.slices import AbstractSlices, RademacherSlices, require_directions
 from unnorm.scores import AbstractScore, as_score, slopes_and_curvature
 
 Point = Float[Array, "..."]
@@ -128,10 +129,11 @@ class SM(AbstractObjective):
     chunk: int = eqx.field(static=True, default=32)
 
     def __check_init__(self):
-        require(self.chunk >= 1, f"SM takes at least one basis vector at a time, not {self.chunk}")
+        require_count(self.chunk, 1, "the basis vectors taken at a time")
 
     def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
-        """Nothing persists between steps."""
+        """Nothing persists between steps; a model without a score is refused here."""
+        as_score(model)
         return None
 
     def __call__(
@@ -161,10 +163,11 @@ class SSM(AbstractObjective):
     draws: int = eqx.field(static=True, default=1)
 
     def __check_init__(self):
-        require(self.draws >= 1, f"SSM needs at least one direction per point, not {self.draws}")
+        require_directions(self.slices, self.draws)
 
     def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
-        """Nothing persists between steps."""
+        """Nothing persists between steps; a model without a score is refused here."""
+        as_score(model)
         return None
 
     def __call__(
@@ -195,11 +198,12 @@ class SSMVR(AbstractObjective):
     draws: int = eqx.field(static=True, default=1)
 
     def __check_init__(self):
-        require(self.draws >= 1, f"SSMVR needs at least one direction per point, not {self.draws}")
+        require_directions(self.slices, self.draws)
         require(self.slices.white, f"SSMVR needs directions with E[v v'] = I, and {self.slices} has not; use SSM")
 
     def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
-        """Nothing persists between steps."""
+        """Nothing persists between steps; a model without a score is refused here."""
+        as_score(model)
         return None
 
     def __call__(

@@ -17,9 +17,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from unnorm.errors import InputError, require
+from unnorm.errors import InputError
 from unnorm.noises.gaussian import Gaussian
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
+from unnorm.objectives.checks import require_kind, require_weight
 from unnorm.scores import AbstractFactored, AbstractScore, AbstractSecondOrder
 
 Vector = Float[Array, " d"]
@@ -67,9 +68,11 @@ def _first(after: Vector, z: Array, sigma: float) -> Scalar:
 
 
 def _first_vr(before: Vector, after: Vector, z: Array, sigma: float) -> Scalar:
-    """The same in expectation, with s1(x) as control variate (`DSMVR`)."""
-    contrast = jnp.sum((after - before) * z.reshape(-1)) / sigma
-    return 0.5 * jnp.sum(after**2) + contrast + 0.5 * z.size / sigma**2
+    """The same in expectation less d / (2 sigma^2), with s1(x) as control variate (`DSMVR`).
+
+    The constant stays out: next to it the loss, which is of order one, has no digits in float32.
+    """
+    return 0.5 * jnp.sum(after**2) + jnp.sum((after - before) * z.reshape(-1)) / sigma
 
 
 class AbstractSecondOrderLoss(AbstractObjective):
@@ -82,11 +85,16 @@ class AbstractSecondOrderLoss(AbstractObjective):
     #: The weight of the first-order loss in `JointSecondOrder` is by default this number over sigma^2.
     balance: eqx.AbstractClassVar[float]
 
+    def __check_init__(self):
+        require_kind(
+            self.noise, Gaussian, f"{type(self).__name__} takes one level of noise, noises.Gaussian(scale), not {{}}"
+        )
+
     @abstractmethod
     def both(self, model: Any, x: Array, z: Array) -> tuple[Scalar, Scalar]:
         """The loss on s2 and s1 of one point with one noise, and that on s1 alone, E |s1(x~) + z / sigma|^2 / 2.
 
-        Together, because s1 at the noisy point is needed by both.
+        Together, because s1 at the noisy point is needed by both. Losses of reduced variance leave constants out.
         """
 
     def second(self, model: Any, x: Array, z: Array) -> Scalar:
@@ -207,7 +215,11 @@ class JointSecondOrder(AbstractObjective):
     gamma: float = eqx.field(static=True)
 
     def __init__(self, loss: AbstractSecondOrderLoss, gamma: float | None = None):
-        require(gamma is None or gamma >= 0, f"the weight of the first-order loss must not be negative: {gamma}")
+        require_kind(
+            loss, AbstractSecondOrderLoss, "JointSecondOrder joins a loss such as D2SMVR to its first order, not {}"
+        )
+        if gamma is not None:
+            require_weight(gamma, "the weight of the first-order loss")
         self.loss = loss
         self.gamma = loss.balance / loss.noise.scale**2 if gamma is None else gamma
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.errors import require
+from unnorm.objectives.checks import require_count, require_kind
 
 Point = Float[Array, "..."]
 
@@ -45,6 +46,13 @@ class AbstractSlices(eqx.Module):
     @abstractmethod
     def fourth(self, dimension: int) -> Fourth:
         """The fourth moments."""
+
+
+def require_directions(slices: AbstractSlices, draws: int, *, white: bool = False) -> None:
+    """Refuse what is no law of directions, or (if `white`) one without E[v v'] = I, or not a number of draws."""
+    require_kind(slices, AbstractSlices, "directions follow a law such as objectives.GaussianSlices(), not {}")
+    require(not white or slices.white, f"slices must have E[v v'] = I, and {slices} has not")
+    require_count(draws, 1, "directions per point")
 
 
 class GaussianSlices(AbstractSlices):

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.energies.tilted import Tilted
-from unnorm.errors import InputError, require
+from unnorm.errors import InputError
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
+from unnorm.objectives.checks import require_positive
 from unnorm.objectives.nce import classification
 
 
@@ -28,7 +29,7 @@ class TiltNCE(AbstractObjective):
     ratio: float = eqx.field(static=True, default=1.0)
 
     def __check_init__(self):
-        require(self.ratio > 0, f"noise points per datum must be positive, not {self.ratio}")
+        require_positive(self.ratio, "the number of noise points per datum")
 
     def init(self, model: Tilted, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
         """Nothing persists between steps; the noise is the model's reference, which does not move."""

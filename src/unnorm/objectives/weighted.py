@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.errors import require
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
+from unnorm.objectives.checks import require_kind, require_positive
 
 
 class WeightedSum(AbstractObjective):
@@ -30,7 +31,10 @@ class WeightedSum(AbstractObjective):
         require(
             len(parts) == len(weights) > 0, f"{len(parts)} objectives need as many weights, not {len(weights)} of them"
         )
-        require(all(w > 0 for w in weights), f"the weights of objectives must be positive, not {weights}")
+        for part in parts:
+            require_kind(part, AbstractObjective, "objectives are added to objectives, not to {}")
+        for weight in weights:
+            require_positive(weight, "the weight of an objective")
         self.parts = tuple(parts)
         self.weights = tuple(float(w) for w in weights)
 
@@ -54,6 +58,9 @@ class WeightedSum(AbstractObjective):
         info |= {f"{i}.loss": part for i, (part, _) in enumerate(found)}
         return loss, (tuple(s for _, (s, _) in found), info)
 
+    def remarks(self, state: tuple[Any, ...]) -> tuple[str, ...]:
+        return tuple(line for part, s in zip(self.parts, state, strict=True) for line in part.remarks(s))
+
 
 def terms_of(objective: AbstractObjective) -> tuple[tuple[AbstractObjective, ...], tuple[float, ...]]:
     """The parts and weights of an objective, which is one part of weight 1 unless it is a sum."""
@@ -64,11 +71,13 @@ def terms_of(objective: AbstractObjective) -> tuple[tuple[AbstractObjective, ...
 
 def add(a: AbstractObjective, b: AbstractObjective) -> WeightedSum:
     """a + b, sums flattened."""
+    require_kind(b, AbstractObjective, "objectives are added to objectives, not to {}")
     (parts, weights), (more_parts, more_weights) = terms_of(a), terms_of(b)
     return WeightedSum(parts + more_parts, weights + more_weights)
 
 
 def scale(weight: float, objective: AbstractObjective) -> WeightedSum:
     """weight * objective."""
+    require_positive(weight, "the weight of an objective")
     parts, weights = terms_of(objective)
     return WeightedSum(parts, tuple(weight * w for w in weights))

@@ -4,8 +4,13 @@ from unnorm.scores.base import AbstractScore as AbstractScore
 from unnorm.scores.base import EnergyScore as EnergyScore
 from unnorm.scores.base import FunctionScore as FunctionScore
 from unnorm.scores.base import as_score as as_score
+from unnorm.scores.conditional import ConditionalEnergy as ConditionalEnergy
 from unnorm.scores.conditional import ConditionalScore as ConditionalScore
+from unnorm.scores.conditional import LevelEnergy as LevelEnergy
+from unnorm.scores.conditional import conditional_energy as conditional_energy
 from unnorm.scores.conditional import conditional_mlp as conditional_mlp
+from unnorm.scores.conditional import silent_mlp as silent_mlp
+from unnorm.scores.conditional import silent_resnet as silent_resnet
 from unnorm.scores.conditional import widened as widened
 from unnorm.scores.curvature import slopes_and_curvature as slopes_and_curvature
 from unnorm.scores.denoiser import GaussianDenoiser as GaussianDenoiser

@@ -1,4 +1,4 @@
-"""One network for the scores of all noise levels."""
+"""One network for the scores, or the energies, of all noise levels."""
 
 from collections.abc import Callable
 
@@ -7,21 +7,45 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from unnorm.energies.base import Point, Scalar
+from unnorm.energies.base import AbstractEnergy, Point, Scalar
 from unnorm.errors import require
-from unnorm.networks import MLP
+from unnorm.networks import MLP, ResNet
 from unnorm.noises import AbstractGaussianNoise
 from unnorm.noises.base import Level
 from unnorm.scores.base import AbstractScore
+from unnorm.spaces import Real
 
 
-class ConditionalScore(AbstractScore):
+class AbstractConditional(AbstractScore):
+    """What a network is told and what is made of its answer, so that both are of order one at every level.
+
+    Data are taken to lie about the origin with standard deviation `spread` S; the marginal of Gaussian data then has
+    the width w, w^2 = alpha^2 S^2 + sigma^2. The network sees x / w, and the level as t and sines and cosines of pi t,
+    2 pi t, 4 pi t, ... (the scaling of Karras et al. 2022, for any alpha and sigma).
+    """
+
+    network: eqx.AbstractVar[Callable[[Array], Array]]
+    noise: eqx.AbstractVar[AbstractGaussianNoise]
+    spread: eqx.AbstractVar[float]
+    octaves: eqx.AbstractVar[int]
+
+    def __check_init__(self):
+        require(self.spread > 0, f"the standard deviation of the data must be positive, not {self.spread}")
+        require(self.octaves >= 0, f"the level needs a number of octaves from 0 up, not {self.octaves}")
+
+    def scaled(self, t: Level, x: Point) -> tuple[Scalar, Scalar, Array]:
+        """w, alpha S / sigma and what the network says of x / w at this level."""
+        level = jnp.asarray(t, x.dtype)
+        alpha, sigma = self.noise.alpha(level), self.noise.sigma(level)
+        width = jnp.sqrt((alpha * self.spread) ** 2 + sigma**2)
+        found = self.network(jnp.concatenate([x.reshape(-1) / width, level_features(level, self.octaves)]))
+        return width, alpha * self.spread / sigma, found
+
+
+class ConditionalScore(AbstractConditional):
     """s(t, x) = -x / w^2 - (alpha S / (sigma w)) F(x / w, t),  w^2 = alpha^2 S^2 + sigma^2.
 
-    The first term is the score of data N(0, S^2 I); the network F has only to learn how the data differ from that. Its
-    inputs are of order one at every level, and so is what it should say under `objectives.DSM` (the scaling of Karras
-    et al. 2022, for any alpha and sigma). The level enters as t and sines and cosines of pi t, 2 pi t, 4 pi t, ...
-    Data are taken to lie about the origin with standard deviation `spread` S.
+    The first term is the score of data N(0, S^2 I); the network F has only to learn how the data differ from that.
 
     >>> import unnorm as un
     >>> score = conditional_mlp(un.noises.VarianceExploding(0.1, 10.0), 2, key=jax.random.key(0))
@@ -34,16 +58,54 @@ class ConditionalScore(AbstractScore):
     spread: float = eqx.field(static=True, default=1.0)
     octaves: int = eqx.field(static=True, default=3)
 
-    def __check_init__(self):
-        require(self.spread > 0, f"the standard deviation of the data must be positive, not {self.spread}")
-        require(self.octaves >= 0, f"the level needs a number of octaves from 0 up, not {self.octaves}")
+    def __call__(self, t: Level, x: Point) -> Point:
+        width, ratio, found = self.scaled(t, x)
+        return -x / width**2 - (ratio / width) * found.reshape(x.shape)
+
+
+class ConditionalEnergy(AbstractConditional):
+    """s(t, x) = -grad_x E(t, x),  E(t, x) = |x|^2 / (2 w^2) + (alpha S / sigma) f(x / w, t), f a number.
+
+    The gradient of the second term is that of `ConditionalScore` with F = grad f: a score that is a gradient, with a
+    symmetric derivative at every level, and a density at each of them: `at(t)` is its energy. Trained by `DSM` over the
+    levels it is the energy diffusion of seed 000 (Eq. 2); `objectives.AtLevel` adds what only an energy can learn, the
+    weights of far modes.
+
+    >>> import unnorm as un
+    >>> model = conditional_energy(un.noises.VarianceExploding(0.1, 10.0), 2, key=jax.random.key(0))
+    >>> model(1.0, jnp.ones(2)).shape, model.at(0.0).space
+    ((2,), Real(shape=(2,)))
+    """
+
+    network: Callable[[Array], Array]
+    noise: AbstractGaussianNoise
+    space: Real = eqx.field(static=True)
+    spread: float = eqx.field(static=True, default=1.0)
+    octaves: int = eqx.field(static=True, default=3)
+
+    def energy(self, t: Level, x: Point) -> Scalar:
+        """E(t, x) of one point."""
+        width, ratio, found = self.scaled(t, x)
+        return 0.5 * jnp.sum((x / width) ** 2) + ratio * found.reshape(())
 
     def __call__(self, t: Level, x: Point) -> Point:
-        level = jnp.asarray(t, x.dtype)
-        alpha, sigma = self.noise.alpha(level), self.noise.sigma(level)
-        width = jnp.sqrt((alpha * self.spread) ** 2 + sigma**2)
-        found = self.network(jnp.concatenate([x.reshape(-1) / width, level_features(level, self.octaves)]))
-        return -x / width**2 - (alpha * self.spread / (sigma * width)) * found.reshape(x.shape)
+        return -jax.grad(self.energy, argnums=1)(t, x)
+
+    def at(self, t: Level) -> "LevelEnergy":
+        """The energy of one level."""
+        return LevelEnergy(conditional=self, level=jnp.asarray(t, float), space=self.space)
+
+
+class LevelEnergy(AbstractEnergy):
+    """E(x) = E(t, x) at one level t of a `ConditionalEnergy`, whose parameters are its own."""
+
+    conditional: ConditionalEnergy
+    level: Scalar
+    space: Real = eqx.field(static=True)
+
+    def __call__(self, x: Point) -> Scalar:
+        # The level is given, not learnt, though an array: another one compiles nothing.
+        return self.conditional.energy(jax.lax.stop_gradient(self.level), x)
 
 
 def level_features(t: Scalar, octaves: int) -> Float[Array, " features"]:
@@ -72,6 +134,26 @@ def widened(network: MLP) -> MLP:
     )
 
 
+#: Makes a network of so many inputs and outputs.
+Maker = Callable[..., Callable[[Array], Array]]
+
+
+def silent_mlp(inputs: int, outputs: int, *, width: int = 128, depth: int = 3, key: PRNGKeyArray) -> MLP:
+    """A perceptron of widened layers whose last one begins at zero."""
+    network = widened(MLP(inputs, outputs, width=width, depth=depth, key=key))
+    return eqx.tree_at(lambda net: net.layers[-1], network, _zero(network.layers[-1]))
+
+
+def silent_resnet(inputs: int, outputs: int, *, width: int = 128, depth: int = 3, key: PRNGKeyArray) -> ResNet:
+    """A residual network of `depth` blocks whose read-out begins at zero."""
+    network = ResNet(inputs, outputs, width=width, blocks=depth, key=key)
+    return eqx.tree_at(lambda net: net.read_out, network, _zero(network.read_out))
+
+
+def _zero(layer: eqx.nn.Linear) -> eqx.nn.Linear:
+    return jax.tree.map(jnp.zeros_like, layer)
+
+
 def conditional_mlp(
     noise: AbstractGaussianNoise,
     dimension: int,
@@ -80,11 +162,28 @@ def conditional_mlp(
     width: int = 128,
     depth: int = 3,
     octaves: int = 3,
+    make: Maker = silent_mlp,
     key: PRNGKeyArray,
 ) -> ConditionalScore:
-    """A conditional score on a perceptron whose last layer begins at zero: at first, the score of N(0, spread^2 I)."""
-    network = widened(MLP(dimension + 1 + 2 * octaves, dimension, width=width, depth=depth, key=key))
-    last = network.layers[-1]
-    zeros = jax.tree.map(jnp.zeros_like, (last.weight, last.bias))
-    network = eqx.tree_at(lambda net: (net.layers[-1].weight, net.layers[-1].bias), network, zeros)
+    """A conditional score on a network that begins at zero: at first, the score of N(0, spread^2 I).
+
+    A perceptron, or with `make=silent_resnet` a residual network of `depth` blocks.
+    """
+    network = make(dimension + 1 + 2 * octaves, dimension, width=width, depth=depth, key=key)
     return ConditionalScore(network, noise, spread, octaves)
+
+
+def conditional_energy(
+    noise: AbstractGaussianNoise,
+    dimension: int,
+    *,
+    spread: float = 1.0,
+    width: int = 128,
+    depth: int = 3,
+    octaves: int = 3,
+    make: Maker = silent_mlp,
+    key: PRNGKeyArray,
+) -> ConditionalEnergy:
+    """A conditional energy, at first that of N(0, spread^2 I) with the noise of each level; `make` as above."""
+    network = make(dimension + 1 + 2 * octaves, 1, width=width, depth=depth, key=key)
+    return ConditionalEnergy(network=network, noise=noise, space=Real((dimension,)), spread=spread, octaves=octaves)

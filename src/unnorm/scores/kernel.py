@@ -6,6 +6,7 @@ no training, cost one solve or eigendecomposition of an n x n matrix, and grow w
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from unnorm.energies.base import Scalar
@@ -56,6 +57,17 @@ def median_width(samples: Samples) -> Scalar:
     return jnp.sqrt((lower + upper) / 2)
 
 
+def _checked(width: Scalar | float) -> Scalar | float:
+    """The width, refused unless it is positive; only outside compiled code, where it has a value."""
+    if not isinstance(width, Tracer):
+        require(
+            0 < float(width) < float("inf"),
+            f"the width of a kernel must be positive and finite, not {float(width):g}; "
+            "samples of which most are equal have no median distance, so give a width",
+        )
+    return width
+
+
 def _kernel_and_slopes(samples: Samples, width: Scalar | float) -> tuple[Float[Array, "n n"], Samples]:
     """K, and B with row i equal to sum_j grad_{x_j} k(x_i, x_j) = sum_j k(x_i, x_j) (x_i - x_j) / w^2."""
     kernel = jnp.exp(-_squared_distances(samples, samples) / (2 * width**2))
@@ -66,16 +78,17 @@ def _kernel_and_slopes(samples: Samples, width: Scalar | float) -> tuple[Float[A
 def stein_score(samples: Samples, ridge: float = 1.0, width: Scalar | float | None = None) -> Samples:
     """S = -(K + ridge I)^-1 B at the samples themselves, B_i = sum_j grad_{x_j} k(x_i, x_j) (Li and Turner 2018).
 
-    `width` w is the median distance unless given. The ridge is 1 because the value 0.001 of the published code
-    amplifies noise: on 100 samples of N(0, I) its error is larger than that of the zero vector (2.8 against 2 in two
-    dimensions), while a ridge of 1 leaves 0.26.
+    `width` w is the median distance unless given; if more than half of the pairs of samples are equal it is 0, which is
+    refused (inside compiled code, where there is no value to refuse, the scores are then not numbers). The ridge is 1
+    because the value 0.001 of the published code amplifies noise: on 100 samples of N(0, I) its error is larger than
+    that of the zero vector (2.8 against 2 in two dimensions), while a ridge of 1 leaves 0.26.
 
     >>> samples = jax.random.normal(jax.random.key(0), (100, 2))
     >>> bool(jnp.mean((stein_score(samples) + samples) ** 2) < 0.3)
     True
     """
     require(ridge > 0, f"the ridge of a Stein estimator must be positive, not {ridge}")
-    kernel, slopes = _kernel_and_slopes(samples, median_width(samples) if width is None else width)
+    kernel, slopes = _kernel_and_slopes(samples, _checked(median_width(samples) if width is None else width))
     return -jnp.linalg.solve(kernel + ridge * jnp.eye(len(samples), dtype=samples.dtype), slopes)
 
 
@@ -85,7 +98,7 @@ class SpectralScore(AbstractScore):
     With K = U diag(lambda) U' on n samples, psi_j(x) = sqrt(n) / lambda_j sum_m u_mj k(x, x_m) (Nystroem) and
     beta_j = -(1/n) sum_n grad psi_j(x_n), which is Stein's identity for h = psi_j. The eigenvalues kept are the largest
     ones whose cumulative share is below `share`, decided anew for every set of samples. Holds out of sample. The level
-    t plays no part.
+    t plays no part. The width is that of `stein_score`.
 
     >>> samples = jax.random.normal(jax.random.key(0), (100, 2))
     >>> SpectralScore(samples)(0.0, jnp.zeros(2)).shape
@@ -100,7 +113,7 @@ class SpectralScore(AbstractScore):
         require(0 < share <= 1, f"the share of eigenvalues lies in (0, 1], not {share}")
         n = len(samples)
         self.samples = samples
-        self.width = jnp.asarray(median_width(samples) if width is None else width, samples.dtype)
+        self.width = jnp.asarray(_checked(median_width(samples) if width is None else width), samples.dtype)
         kernel, slopes = _kernel_and_slopes(samples, self.width)
         values, vectors = jnp.linalg.eigh(kernel)
         values, vectors = values[::-1], vectors[:, ::-1]

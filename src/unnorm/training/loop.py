@@ -22,8 +22,10 @@ from unnorm.estimate import Outcome, OutcomeCode
 from unnorm.files import alone
 from unnorm.identity import fingerprint, require_same
 from unnorm.objectives import AbstractObjective
+from unnorm.objectives.checks import require_kind
 from unnorm.progress import progress as progress_bar
 from unnorm.training import checkpoint as checkpoints
+from unnorm.training.points import checked_points
 from unnorm.training.state import (
     Judge,
     Recipe,
@@ -61,21 +63,15 @@ def _recipe(
 ) -> Recipe:  # fmt: skip
     require(steps >= 1, f"training needs at least one step, not {steps}")
     require(batch >= 1, f"a batch needs at least one row, not {batch}")
-    require(rate > 0, f"the learning rate must be positive, not {rate}")
+    require(0 < rate < math.inf, f"the learning rate must be positive and finite, not {rate}")
     require(0 <= average < 1, f"the averaging decay lies in [0, 1), not {average}")
-    _, skeleton = eqx.partition(model, eqx.is_inexact_array)
+    weights, skeleton = eqx.partition(model, eqx.is_inexact_array)
+    require(len(jax.tree.leaves(weights)) > 0, f"{type(model).__name__} has no parameters, so nothing to learn")
+    require_kind(objective, AbstractObjective, "a model is trained by an objective such as objectives.SSM(), not by {}")
     return Recipe(
         skeleton, objective, adam() if optimiser is None else optimiser, schedule, batch,
         jnp.asarray(rate, float), jnp.asarray(steps, jnp.int32), jnp.asarray(average, float),
     )  # fmt: skip
-
-
-def _check_data(data: Any, what: str) -> Array:
-    array = jnp.asarray(data)
-    require(array.ndim >= 2 and len(array) >= 1, f"{what} data are n points along the first axis, not {array.shape}")
-    bad = int(jnp.sum(~jnp.isfinite(array)))
-    require(bad == 0, f"{what} data hold {bad} values that are not finite; remove or impute them")
-    return array
 
 
 class _Run:
@@ -222,12 +218,18 @@ def fit(
     True
     """
     began = time.monotonic()
-    data = _check_data(data, "training")
-    valid = None if valid is None else _check_data(valid, "validation")
+    data = checked_points(model, data, "training")
+    valid = None if valid is None else checked_points(model, valid, "validation")
+    require(
+        valid is None or valid.shape[1:] == data.shape[1:],
+        f"a point of the training data has shape {data.shape[1:]}, and one of the validation data "
+        f"{() if valid is None else valid.shape[1:]}; give both the same columns",
+    )
     batch = min(batch, len(data))
     require_divisible(batch, "rows of a batch")
     require(evaluations >= 1, f"at least one evaluation is needed, not {evaluations}")
     require(patience is None or valid is not None, "early stopping (patience) needs validation data")
+    require(patience is None or patience >= 1, f"patience is a number of evaluations, at least 1, not {patience}")
     require(judge is None or valid is not None, "a judge needs validation data")
     require(
         judge is None or judge.comparable, f"{type(judge).__name__} cannot judge: its value does not tell models apart"
@@ -280,7 +282,9 @@ def fit(
     trained = eqx.combine(run.state.best, recipe.skeleton)
     history = {name: np.asarray(column) for name, column in run.history.items()}
     outcome = _outcome(run, diverged, stopped)
-    return Fit(trained, outcome, history, tuple(run.events), run.state, time.monotonic() - began)
+    # From the state rather than remembered, so that a run taken up again says the same.
+    events = (*run.events, *objective.remarks(run.state.objective))
+    return Fit(trained, outcome, history, events, run.state, time.monotonic() - began)
 
 
 def _keep_best(state: TrainState, held_out: float) -> TrainState:

@@ -9,8 +9,10 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.compiling import compiled
+from unnorm.errors import require
 from unnorm.objectives import AbstractObjective
 from unnorm.training.loop import _recipe
+from unnorm.training.points import require_shape
 from unnorm.training.state import Schedule, cosine, many_steps, start
 
 Model = TypeVar("Model", bound=eqx.Module)
@@ -43,6 +45,10 @@ def fit_repeats(
     >>> fits.mean.shape
     (3, 2)
     """
+    require(
+        data.ndim >= 3, f"repeats are data sets along the first axis, and shape {data.shape} has no room for points"
+    )
+    require_shape(model, data.shape[2:], "training")
     recipe = _recipe(model, objective, min(batch, data.shape[1]), steps, rate, average, schedule, optimiser)
 
     @compiled

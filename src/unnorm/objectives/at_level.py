@@ -1,0 +1,47 @@
+"""An objective of one level of a model that has an energy at every level."""
+
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from unnorm.errors import InputError
+from unnorm.objectives.base import AbstractObjective, Info, Scalar
+from unnorm.scores import ConditionalEnergy
+
+
+class AtLevel(AbstractObjective):
+    """L(E(t, .)): the objective of the energy at one level t of a `scores.ConditionalEnergy`.
+
+    A regularised diffusion (seed 000) is `DSM(noise) + weight * AtLevel(CNCE(jumps), 0.0)`: denoising at every level,
+    which cannot tell the weights of far modes at small noise, and jumps between them at the smallest, which can.
+
+    >>> import unnorm as un
+    >>> un.objectives.AtLevel(un.objectives.CNCE(un.noises.GlobalJumps(0.1)), 0.0).level
+    0.0
+    """
+
+    objective: AbstractObjective
+    level: float = eqx.field(static=True, default=0.0)
+
+    @property
+    def comparable(self) -> bool:
+        """As the objective's."""
+        return self.objective.comparable
+
+    def init(self, model: ConditionalEnergy, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> Any:
+        """As the objective's."""
+        if not isinstance(model, ConditionalEnergy):
+            raise InputError(
+                f"AtLevel trains one level of a scores.ConditionalEnergy, and {type(model).__name__} has no levels; "
+                "use the objective itself"
+            )
+        return self.objective.init(model.at(self.level), data, key=key)
+
+    def remarks(self, state: Any) -> tuple[str, ...]:
+        return self.objective.remarks(state)
+
+    def __call__(
+        self, model: ConditionalEnergy, state: Any, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
+    ) -> tuple[Scalar, tuple[Any, Info]]:
+        return self.objective(model.at(self.level), state, batch, key=key)
