@@ -70,6 +70,7 @@ EXPERIMENTS = (
     ("logz-race", "log Z of five known targets by six methods: error, stated error, cost"),
     ("langevin-modes", "thesis Fig. 5.3: Langevin gets the weights of far modes wrong, annealing right"),
     ("ozaki", "thesis Figs 4.5, 4.6, Table 4.3: effective draws of Ozaki and Langevin, by step"),
+    ("denoising", "thesis 4.5, Figs 4.3, 4.4: how sure a denoised digit is, and what else it could have been"),
     ("gibbs-mnist", "seed 001, Figs 3-6: denoising Gibbs on digits, by the covariance of its posterior"),
 )
 

@@ -1,6 +1,6 @@
 """Seed 001, Table 1: denoising Gibbs on three densities of the plane, by the covariance of its posterior.
 
-Published, MMD^2 of one chain of 10,000 steps against the training set, mean and standard deviation of 5 seeds:
+Published, MMD^2 of one chain of 10,000 steps against the training set, mean and standard deviation of 5 chains:
 
     data     learned diagonal   isotropic        full
     MoG      0.929 ± 0.343      0.724 ± 0.361    0.305 ± 0.141
@@ -10,9 +10,10 @@ Published, MMD^2 of one chain of 10,000 steps against the training set, mean and
 Settings: noise 0.2; 10,000 rows; chains from N(0, 0.1 I). What the paper does not print is in its public code: rings
 of radii 0.65 and 1.3 blurred by 0.065, a roll t (cos t, sin t) / 10 blurred by 0.05, and a kernel exp(-d^2 / b) whose
 five widths b are 1/4 to 4 times the mean squared distance of two points (here of the rows; there of rows and chain
-together, which changes MMD^2 by half a percent). Its five seeds are five chains of one network. MMD^2 is without bias
-here (theirs has one of about 0.0006), and each figure is a mean over several single chains of a model, since one that
-seldom changes modes says little.
+together, which changes MMD^2 by half a percent). Its five seeds are five chains of one network, which matters: networks
+trained as printed differ (on rings 0.006 to 0.017 for the full covariance, from one seed to the next), so that a
+published figure has the spread of networks for an error. MMD^2 is without bias here (theirs has one of about 0.0006),
+and each figure is a mean over several single chains of a model, since one that seldom changes modes says little.
 
 Every posterior is learnt twice: as printed, and further (`gibbs_models.Training`), and both are compared with the
 published figures. A chain with the exact score shows what is left when nothing is to be learnt. On MoG that is nearly
@@ -61,7 +62,7 @@ from unnorm.samplers import AbstractSampler, DenoisingGibbs, FullCovariance, iso
 from unnorm.scores import conditional_mlp
 from unnorm.training import fit
 
-#: Of the published means.
+#: Chains behind a published mean.
 SEEDS = 5
 #: The widths b of exp(-d^2 / b), as multiples of the mean squared distance of two points.
 WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -90,7 +91,7 @@ class Size:
 
 
 QUICK = Size(1, 64, 2500, 6000)
-PAPER = Size(SEEDS, 16, ROWS, 30_000)
+PAPER = Size(5, 16, ROWS, 30_000)
 
 
 @compiled
@@ -234,10 +235,18 @@ def _figure(pieces: list[dict[str, Any]], method: str) -> Estimate:
     return replace(found, diagnostics={**found.diagnostics, **share})
 
 
-def _best(row: Row) -> Claim:
+def _gap(pieces: list[dict[str, Any]], a: str, b: str) -> Estimate:
+    """How far a is above b: network by network, or of a single one chain by chain (both walk by the same numbers)."""
+    gaps = [np.subtract(piece[a]["values"], piece[b]["values"]) for piece in pieces]
+    if len(gaps) == 1:
+        return mean_estimate(gaps[0], "chains of one network, in pairs")
+    return over_seeds([float(gap.mean()) for gap in gaps], "networks, in pairs")
+
+
+def _best(row: Row, pieces: list[dict[str, Any]]) -> Claim:
     """Whether either of the others is ahead; most gaps are within their errors."""
     rival = min((LEARNED, ISOTROPIC), key=lambda method: row.figures[method].value)
-    gap = row.figures[FULL].minus(row.figures[rival])
+    gap = _gap(pieces, FULL, rival)
     return Claim(
         f"{row.label}: no other posterior is better than the full one by two standard errors "
         f"(it is off the {rival} by {gap.value:+.4f} ± {gap.stderr:.4f}).",
@@ -245,10 +254,15 @@ def _best(row: Row) -> Claim:
     )
 
 
-def _against_published(row: Row) -> Claim:
-    """Within two standard errors of the difference; the published one is of five seeds."""
+def _against_published(row: Row, networks: int) -> Claim:
+    """Within two standard errors of the difference.
+
+    The published figure is of five chains of one network, so that it is off the mean of networks by their spread. Of a
+    single network here that spread is not known, and not in the error.
+    """
     ours, theirs = row.figures[FULL], row.published[FULL]
-    gap, error = ours.value - theirs.value, math.hypot(ours.stderr, (theirs.error or 0.0) / SEEDS**0.5)
+    spread = ours.stderr * networks**0.5 if networks > 1 else 0.0
+    gap, error = ours.value - theirs.value, math.hypot(ours.stderr, spread, (theirs.error or 0.0) / SEEDS**0.5)
     return Claim(
         f"{row.label}: with it a single chain is no worse than published ({gap:+.4f} ± {error:.4f}).", gap <= 2 * error
     )
@@ -307,8 +321,8 @@ def run(job: Job) -> Result:
     null = {name: _null(found[name]) for name in DATA}
     further = tuple(row for row in rows if row.label not in DATA)
     claims = (
-        *(_best(row) for row in rows),
-        *(_against_published(row) for row in rows),
+        *(_best(row, found[row.label]) for row in rows),
+        *(_against_published(row, size.seeds) for row in rows),
         *(_against_exact(row) for row in further),
         Claim(
             "A score of all levels with Gibbs between them is at least ten times closer than these chains on each.",
