@@ -162,7 +162,7 @@ def dsm_vr(energy: Any, rows: Tensor) -> Loss:
     def loss(x: Tensor) -> Tensor:
         z = torch.randn_like(x)
         after, before = _score(energy, torch.cat([x + NOISE * z, x]))[1].chunk(2)
-        return ((NOISE * after).square() + 2 * NOISE * (after - before) * z).mean() + 1
+        return (0.5 * after.square() + (after - before) * z / NOISE).sum(1).mean()
 
     return loss
 
@@ -322,7 +322,7 @@ def diagonal_d2sm_vr(model: Any, rows: Tensor) -> Loss:
         curvature = ((1 - z.square()) * (plus + minus - 2 * here)).sum(1)
         second = _squares(plus) + _squares(minus) + 2 * weight * curvature
         after, _, before = s.chunk(3)
-        first = (NOISE * after).square() + 2 * NOISE * (after - before) * z + 1
+        first = (NOISE * after).square() + 2 * NOISE * (after - before) * z
         return (second + 8 * weight * 0.5 * weight * first.sum(1)).mean()
 
     return loss
