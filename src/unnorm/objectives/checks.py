@@ -1,12 +1,10 @@
 """What objectives may be given: an impossible model, noise or number is refused before any work, in one sentence."""
 
-from numbers import Integral
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.core import Tracer
 
 from unnorm.energies import AbstractEnergy
@@ -15,52 +13,13 @@ from unnorm.noises import KDE, AbstractGaussianNoise, Blend, Choice, Independent
 from unnorm.samplers.base import AbstractSampler
 from unnorm.scores import AbstractScore, ConditionalEnergy
 from unnorm.spaces import AbstractSpace
-
-
-def shown(given: Any) -> str:
-    """A thing as a sentence names it: numbers and words as they are, everything else by its kind.
-
-    >>> shown(0.5), shown(None), shown(jnp.zeros(2))
-    ('0.5', 'None', 'ArrayImpl')
-    """
-    plain = given is None or isinstance(given, bool | int | float | str)
-    return repr(given) if plain else given.__name__ if isinstance(given, type) else type(given).__name__
+from unnorm.values import named
 
 
 def require_kind(given: Any, kinds: type | tuple[type, ...], sentence: str) -> None:
     """Refuse what is of none of these kinds; `sentence` has a {} for what it is."""
     if not isinstance(given, kinds):
-        raise InputError(sentence.format(shown(given)))
-
-
-def require_count(number: Any, least: int, what: str) -> None:
-    """Refuse what is no whole number, or one below the least.
-
-    >>> require_count(1.5, 1, "directions per point")
-    Traceback (most recent call last):
-    unnorm.errors.InputError: directions per point must be a whole number from 1 up, not 1.5
-    """
-    whole = isinstance(number, Integral) and not isinstance(number, bool) and int(number) >= least
-    require(whole, f"{what} must be a whole number from {least} up, not {shown(number)}")
-
-
-def _real(number: Any) -> bool:
-    return isinstance(number, int | float | np.number) and not isinstance(number, bool)
-
-
-def require_positive(number: Any, what: str) -> None:
-    """Refuse what is no finite positive number."""
-    require(
-        _real(number) and 0 < float(number) < float("inf"), f"{what} must be positive and finite, not {shown(number)}"
-    )
-
-
-def require_weight(number: Any, what: str) -> None:
-    """Refuse what is no finite number from 0 up."""
-    require(
-        _real(number) and 0 <= float(number) < float("inf"),
-        f"{what} must be finite and not negative, not {shown(number)}",
-    )
+        raise InputError(sentence.format(named(given)))
 
 
 def require_energy(model: Any, who: str) -> None:
@@ -72,7 +31,7 @@ def require_energy(model: Any, who: str) -> None:
             f"{who} trains one energy, and ConditionalEnergy has one at every level; use AtLevel({who}(..))"
         )
     advice = "DSM or SSM train a score" if isinstance(model, AbstractScore) else "see unnorm.energies"
-    raise InputError(f"{who} trains an energy, and {shown(model)} is none; {advice}")
+    raise InputError(f"{who} trains an energy, and {named(model)} is none; {advice}")
 
 
 def require_real(space: AbstractSpace, who: str, why: str) -> None:
@@ -108,7 +67,7 @@ def require_sigma(noise: AbstractGaussianNoise, level: float, who: str) -> None:
         sound = 0 < float(sigma) < float("inf") and 0 < float(alpha) < float("inf")
         require(
             sound,
-            f"{who} uses {shown(noise)} at level {level:g}, where its standard deviation is {float(sigma):g} and the "
+            f"{who} uses {named(noise)} at level {level:g}, where its standard deviation is {float(sigma):g} and the "
             f"signal's share {float(alpha):g}; both must be positive: use noises.Gaussian or another level",
         )
 
@@ -133,6 +92,6 @@ def require_finite(fitted: Any, who: str, recipe: Any) -> None:
     if is_known(leaves):
         require(
             all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in leaves),
-            f"{who} cannot fit {shown(recipe)} to these data: the rows are too few, or all alike; "
+            f"{who} cannot fit {named(recipe)} to these data: the rows are too few, or all alike; "
             "give more rows, or a noise of a fixed width",
         )

@@ -12,14 +12,13 @@ from unnorm.noises import AbstractGaussianNoise, AbstractNoise, AbstractNoiseFro
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
 from unnorm.objectives.checks import (
     adds_real_noise,
-    require_count,
     require_energy,
     require_finite,
     require_kind,
     require_real,
     require_sigma,
-    shown,
 )
+from unnorm.values import named, require_count
 
 
 class CNCE(AbstractObjective):
@@ -55,7 +54,7 @@ class CNCE(AbstractObjective):
         require_energy(model, "CNCE")
         fitted = self.noise.fit(data) if isinstance(self.noise, AbstractNoiseFromData) else self.noise
         if adds_real_noise(fitted):
-            require_real(model.space, f"CNCE with {shown(self.noise)}", "makes noise of real numbers")
+            require_real(model.space, f"CNCE with {named(self.noise)}", "makes noise of real numbers")
         require_finite(fitted, "CNCE", self.noise)
         return fitted
 

@@ -10,8 +10,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unnorm.energies import AbstractEnergy
 from unnorm.errors import InputError
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
-from unnorm.objectives.checks import require_positive, require_real
+from unnorm.objectives.checks import require_real
 from unnorm.objectives.slices import AbstractSlices, RademacherSlices, require_directions
+from unnorm.values import require_positive
 
 
 class FDSSM(AbstractObjective):

@@ -10,10 +10,11 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from unnorm.energies import AbstractEnergy
 from unnorm.errors import require
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
-from unnorm.objectives.checks import require_count, require_sampler, require_walk
+from unnorm.objectives.checks import require_sampler, require_walk
 from unnorm.objectives.likelihood import move_chains
 from unnorm.samplers.base import AbstractSampler
 from unnorm.samplers.langevin import Langevin
+from unnorm.values import require_count
 
 
 class GeyerState(eqx.Module):

@@ -22,9 +22,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unnorm.errors import require
 from unnorm.networks.autoencoder import Autoencoder, GaussianEncoder, ScoredAutoencoder
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
-from unnorm.objectives.checks import require_count, require_kind, require_positive
+from unnorm.objectives.checks import require_kind
 from unnorm.objectives.slices import AbstractSlices, GaussianSlices, require_directions
 from unnorm.scores.kernel import SpectralScore, stein_score
+from unnorm.values import require_count, require_positive
 
 Codes = Float[Array, "n k"]
 

@@ -16,16 +16,10 @@ from unnorm.devices import split_over_devices
 from unnorm.energies import AbstractEnergy
 from unnorm.errors import require
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
-from unnorm.objectives.checks import (
-    require_count,
-    require_positive,
-    require_real,
-    require_sampler,
-    require_walk,
-    require_weight,
-)
+from unnorm.objectives.checks import require_real, require_sampler, require_walk
 from unnorm.samplers.base import AbstractSampler
 from unnorm.samplers.langevin import Langevin
+from unnorm.values import require_count, require_positive, require_weight
 
 
 def move_chains(

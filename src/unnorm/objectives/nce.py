@@ -12,14 +12,8 @@ from unnorm.energies.kernel import DKEF
 from unnorm.errors import require
 from unnorm.noises.references import AbstractReference, AbstractReferenceFromData, Known
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
-from unnorm.objectives.checks import (
-    require_energy,
-    require_finite,
-    require_kind,
-    require_positive,
-    require_real,
-    shown,
-)
+from unnorm.objectives.checks import require_energy, require_finite, require_kind, require_real
+from unnorm.values import named, require_positive
 
 
 def classification(of_data: Float[Array, " n"], of_noise: Float[Array, " m"]) -> tuple[Scalar, Scalar]:
@@ -69,7 +63,7 @@ class NCE(AbstractObjective):
             "NCE learns log Z as a constant of the energy, and a DKEF has none; wrap it in energies.Shifted",
         )
         if isinstance(self.noise, AbstractReferenceFromData):
-            require_real(model.space, f"NCE with {shown(self.noise)}", "makes noise of real numbers")
+            require_real(model.space, f"NCE with {named(self.noise)}", "makes noise of real numbers")
             fitted = self.noise.fit(data, key=key)
             require_finite(fitted, "NCE", self.noise)
             return fitted

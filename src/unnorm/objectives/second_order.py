@@ -20,8 +20,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unnorm.errors import InputError
 from unnorm.noises.gaussian import Gaussian
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
-from unnorm.objectives.checks import require_kind, require_weight
+from unnorm.objectives.checks import require_kind
 from unnorm.scores import AbstractFactored, AbstractScore, AbstractSecondOrder
+from unnorm.values import require_weight
 
 Vector = Float[Array, " d"]
 

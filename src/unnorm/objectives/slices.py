@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.errors import require
-from unnorm.objectives.checks import require_count, require_kind
+from unnorm.objectives.checks import require_kind
+from unnorm.values import require_count
 
 Point = Float[Array, "..."]
 

@@ -10,8 +10,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unnorm.energies.tilted import Tilted
 from unnorm.errors import InputError
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
-from unnorm.objectives.checks import require_positive
 from unnorm.objectives.nce import classification
+from unnorm.values import require_positive
 
 
 class TiltNCE(AbstractObjective):

@@ -9,7 +9,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.errors import require
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
-from unnorm.objectives.checks import require_kind, require_positive
+from unnorm.objectives.checks import require_kind
+from unnorm.values import require_positive
 
 
 class WeightedSum(AbstractObjective):

@@ -13,8 +13,8 @@ from unnorm.errors import InputError, require
 from unnorm.files import is_key
 from unnorm.samplers.base import AbstractSampler
 from unnorm.samplers.smc import TemperedSMC
-from unnorm.samplers.values import real_numbers, shown
 from unnorm.scores import AbstractScore
+from unnorm.values import real_numbers, shown
 
 #: Transitions of a run are numbered by 32-bit integers.
 MOST_STEPS = 2**31 - 1

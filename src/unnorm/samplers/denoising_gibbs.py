@@ -25,8 +25,8 @@ from unnorm.errors import require
 from unnorm.estimate import Estimate, mean_estimate
 from unnorm.noises.base import Level
 from unnorm.samplers.base import AbstractSampler, Info
-from unnorm.samplers.values import positive
 from unnorm.scores import AbstractScore, GaussianDenoiser, as_score
+from unnorm.values import positive
 
 Score = Callable[[Point], Point]
 Target = AbstractEnergy | AbstractScore

@@ -8,9 +8,9 @@ from jaxtyping import Array, PRNGKeyArray
 from unnorm.energies.base import AbstractEnergy, Point
 from unnorm.errors import InputError
 from unnorm.samplers.base import AbstractSampler, Info
-from unnorm.samplers.values import at_least
 from unnorm.scores import AbstractScore
 from unnorm.spaces import Binary
+from unnorm.values import at_least
 
 
 class Gibbs(AbstractSampler):

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unnorm.energies.base import AbstractEnergy, Point
 from unnorm.errors import require
 from unnorm.samplers.base import AbstractAdaptiveSampler, Info
-from unnorm.samplers.values import at_least, between_0_and_1, positive
+from unnorm.values import at_least, between_0_and_1, positive
 
 Mass = Float[Array, " d"] | None
 

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.energies.base import AbstractEnergy, Point
 from unnorm.samplers.base import AbstractGradientSampler, Info
-from unnorm.samplers.values import positive
+from unnorm.values import positive
 
 
 class Langevin(AbstractGradientSampler):

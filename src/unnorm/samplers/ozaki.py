@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unnorm.energies.base import AbstractEnergy, Point, Scalar
 from unnorm.samplers.base import AbstractGradientSampler, Info
 from unnorm.samplers.denoising_gibbs import hessian_diagonal
-from unnorm.samplers.values import at_least, positive
+from unnorm.values import at_least, positive
 
 
 def _growth(rate: Array, time: Array) -> Array:

@@ -11,9 +11,9 @@ from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, Shaped
 from unnorm.energies.base import AbstractEnergy, Point, Scalar
 from unnorm.errors import InputError, require
 from unnorm.samplers.base import AbstractGradientSampler, Info
-from unnorm.samplers.values import at_least, positive
 from unnorm.scores import AbstractScore
 from unnorm.spaces import AbstractSpace
+from unnorm.values import at_least, positive
 
 
 class SumOverRows(AbstractEnergy):

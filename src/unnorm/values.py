@@ -1,4 +1,4 @@
-"""Numbers that samplers are made of, refused in one sentence unless they make sense."""
+"""Numbers that samplers and objectives are made of, refused in one sentence unless they make sense."""
 
 from numbers import Integral, Number
 from typing import Any
@@ -15,9 +15,11 @@ from unnorm.errors import require
 def shown(value: Any) -> str:
     """The value for a sentence: numbers and short texts as they are, anything else by its kind.
 
-    >>> shown(1.5), shown("fast"), shown(None), shown([1, 2])
-    ('1.5', "'fast'", 'None', 'a list')
+    >>> shown(1.5), shown("fast"), shown(None), shown([1, 2]), shown(list)
+    ('1.5', "'fast'", 'None', 'a list', 'the class list')
     """
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
     if value is None or isinstance(value, Number | np.number):
         return str(value)
     if isinstance(value, str):
@@ -75,3 +77,43 @@ def at_least(least: int, value: Any, sentence: str) -> None:
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     require(whole, f"{sentence}, and a whole number, not {shown(value)}")
     require(int(value) >= least, f"{sentence}, not {value}")
+
+
+def named(value: Any) -> str:
+    """The value by its name, for sentences that go on with it: numbers and words as they are, all else by its kind.
+
+    >>> named(0.5), named(None), named(jnp.zeros(2)), named(list)
+    ('0.5', 'None', 'ArrayImpl', 'list')
+    """
+    plain = value is None or isinstance(value, bool | int | float | str)
+    return repr(value) if plain else value.__name__ if isinstance(value, type) else type(value).__name__
+
+
+def require_count(number: Any, least: int, what: str) -> None:
+    """Refuse what is no whole number, or one below the least.
+
+    >>> require_count(1.5, 1, "directions per point")
+    Traceback (most recent call last):
+    unnorm.errors.InputError: directions per point must be a whole number from 1 up, not 1.5
+    """
+    whole = isinstance(number, Integral) and not isinstance(number, bool) and int(number) >= least
+    require(whole, f"{what} must be a whole number from {least} up, not {named(number)}")
+
+
+def _real(number: Any) -> bool:
+    return isinstance(number, int | float | np.number) and not isinstance(number, bool)
+
+
+def require_positive(number: Any, what: str) -> None:
+    """Refuse what is no finite positive number."""
+    require(
+        _real(number) and 0 < float(number) < float("inf"), f"{what} must be positive and finite, not {named(number)}"
+    )
+
+
+def require_weight(number: Any, what: str) -> None:
+    """Refuse what is no finite number from 0 up."""
+    require(
+        _real(number) and 0 <= float(number) < float("inf"),
+        f"{what} must be finite and not negative, not {named(number)}",
+    )
