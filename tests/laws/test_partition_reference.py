@@ -63,7 +63,7 @@ def test_far_modes_are_found(distance):
     assert any(near(estimate, truth - math.log(2)) for estimate in alone)
 
 
-@pytest.mark.parametrize("name", ["flat", "no integral"])
+@pytest.mark.parametrize("name", [pytest.param("flat", marks=pytest.mark.thorough), "no integral"])
 def test_what_has_no_integral_is_doubted(name):
     for key in KEYS[:4]:
         warnings = un.log_partition(target(name), key=key).warnings
