@@ -127,7 +127,9 @@ def _advance(samplers, per_chain: bool, target, states, counts: Any, key, size: 
         states, info = step(samplers, states, jax.random.split(jax.random.fold_in(key, number), chains))
         # Every step is written down, over the one before unless it is `thin` steps old: one loop is faster than two.
         draws = jax.lax.dynamic_update_index_in_dim(draws, position(samplers, states), number // thin - first, 0)
-        accepted, clipped = accepted.plus(info.acceptance), clipped.plus(info.clipped)
+        accepted = accepted.plus(info.acceptance)
+        # Most samplers clip nothing and say so by a plain 0, which costs no time to add.
+        clipped = clipped if isinstance(info.clipped, float) and info.clipped == 0 else clipped.plus(info.clipped)
         return states, accepted, clipped, divergences + info.divergent, draws
 
     shape = jax.eval_shape(position, samplers, states)
