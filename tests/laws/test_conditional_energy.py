@@ -15,7 +15,7 @@ import unnorm as un
 from unnorm.networks import MLP
 from unnorm.noises import GlobalJumps, VarianceExploding
 from unnorm.objectives import CNCE, DSM, AtLevel
-from unnorm.scores import conditional_energy, conditional_mlp
+from unnorm.scores import conditional_energy, conditional_score
 from unnorm.training import fit, fit_repeats
 
 pytestmark = pytest.mark.optimised
@@ -63,7 +63,7 @@ def test_its_score_is_a_gradient_and_that_of_a_free_network_is_not(energy):
         return float(jnp.linalg.norm(slopes - slopes.mT) / jnp.linalg.norm(slopes))
 
     assert asymmetry(energy) < 1e-4
-    assert asymmetry(conditional_mlp(NOISE, 2, width=32, make=MLP, key=jax.random.key(7))) > 1e-2
+    assert asymmetry(conditional_score(NOISE, 2, width=32, make=MLP, key=jax.random.key(7))) > 1e-2
 
 
 def test_a_level_is_an_energy(energy):

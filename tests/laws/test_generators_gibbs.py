@@ -25,7 +25,7 @@ from unnorm.generators import (
 from unnorm.noises import OrnsteinUhlenbeck, VarianceExploding, VariancePreserving
 from unnorm.objectives import DSM
 from unnorm.samplers import DiagonalCovariance, IsotropicCovariance
-from unnorm.scores import FunctionScore, conditional_energy, conditional_mlp, silent_mlp, silent_resnet
+from unnorm.scores import FunctionScore, conditional_energy, conditional_score, silent_mlp, silent_resnet
 from unnorm.training import fit
 
 MEAN = np.array([0.5, -1.0])
@@ -199,7 +199,7 @@ def test_bad_walks_are_refused(wrong, words):
 def test_an_untrained_conditional_score_is_that_of_gaussian_data(name):
     noise, x = NOISES[name], jnp.array([0.7, -2.0])
     for make in (silent_mlp, silent_resnet):
-        for kind in (conditional_mlp, conditional_energy):
+        for kind in (conditional_score, conditional_energy):
             score = kind(noise, 2, spread=1.5, width=8, make=make, key=jax.random.key(5))
             for t in jnp.array([0.1, 0.9]):
                 exact = -x / (2.25 * noise.alpha(t) ** 2 + noise.variance(t))
@@ -211,7 +211,7 @@ def test_a_conditional_score_learns_the_scores_of_all_levels():
     """E |sigma (s - s_exact)|^2 / d over noised data: what DSM exceeds its minimum by. At first it is 0.1 to 0.5."""
     noise, centres = VarianceExploding(0.1, 5.0), jnp.array([[-1.0, 0.0], [1.0, 0.5]])
     data = un.energies.gaussian_mixture([0.3, 0.7], centres, 0.4).samples(5000, key=jax.random.key(6))
-    model = conditional_mlp(noise, 2, spread=0.8, width=64, depth=2, key=jax.random.key(7))
+    model = conditional_score(noise, 2, spread=0.8, width=64, depth=2, key=jax.random.key(7))
     learnt = fit(model, DSM(noise), data, steps=2000, batch=256, rate=3e-3, key=jax.random.key(8), progress=False).model
 
     def exact(t, x):

@@ -15,6 +15,7 @@ import pytest
 from harness import breaks, holds
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
+from levels import Level
 
 from unnorm.energies import AbstractEnergy, FunctionEnergy, MLPEnergy
 from unnorm.errors import InputError
@@ -93,18 +94,6 @@ class PrintedDSMVR(eqx.Module):
         plain, _ = DSM(self.noise)(model, state, batch, key=key)
         reduced, _ = DSMVR(self.noise)(model, state, batch, key=key)
         return 2 * (2 * self.noise.scale**2 / D * reduced) - plain, (None, {})
-
-
-class Level(AbstractGaussianNoise):
-    """One level of noise as an array, so that all levels share a program."""
-
-    scale: Float[Array, ""] = eqx.field(converter=jnp.asarray)
-
-    def alpha(self, t):
-        return jnp.ones_like(t)
-
-    def variance(self, t):
-        return self.scale**2
 
 
 # ------------------------------------------------------------------------------------------------- minima

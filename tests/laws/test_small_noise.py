@@ -5,13 +5,12 @@ The model is a Gaussian, whose score matching minimum is the mean and the precis
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from harness import SIGMAS, breaks, holds
-from jaxtyping import Array, Float
+from levels import Level
 
 from unnorm.energies import gaussian, standard_gaussian
 from unnorm.energies.gaussian import unpack_factor
@@ -21,18 +20,6 @@ from unnorm.objectives.denoising import AbstractDenoising
 from unnorm.training import fit
 
 ROWS, VALID = 3 + jax.random.normal(jax.random.key(0), (2, 2000, 2))
-
-
-class Level(AbstractGaussianNoise):
-    """One level of noise as an array, so that all levels share a program."""
-
-    scale: Float[Array, ""] = eqx.field(converter=jnp.asarray)
-
-    def alpha(self, t):
-        return jnp.ones_like(t)
-
-    def variance(self, t):
-        return self.scale**2
 
 
 class Vanishing(AbstractDenoising):

@@ -223,7 +223,7 @@ def slopes() -> Iterator[Piece]:
     conditional = scores.conditional_energy(noise, 2, width=4, depth=1, make=scores.silent_resnet, key=KEY)
     yield "scores/EnergyScore", lambda: walk_score(scores.as_score(FREE))
     yield "scores/FunctionScore", lambda: walk_score(scores.FunctionScore(lambda t, x: -x / (1 + t)))
-    yield "scores/ConditionalScore", lambda: walk_score(scores.conditional_mlp(noise, 2, width=4, depth=1, key=KEY))
+    yield "scores/ConditionalScore", lambda: walk_score(scores.conditional_score(noise, 2, width=4, depth=1, key=KEY))
     yield "scores/ConditionalEnergy", lambda: walk_score(conditional)
     yield "scores/LevelEnergy", lambda: traced(held(conditional.at(0.0)), X)
     yield "scores/SpectralScore", lambda: traced(lambda xs: walk_score(scores.SpectralScore(xs)), DATA)

@@ -132,32 +132,28 @@ DEAD = (
 )
 
 
-def test_energies_that_are_no_numbers():
-    for call in (
-        lambda: importance(BROKEN, PLANE, draws=64, key=KEY),
-        lambda: bridge(BROKEN, PLANE, DRAWS, key=KEY),
-        lambda: expectation(BROKEN, jnp.sum, PLANE, draws=64, key=KEY),
-        lambda: un.log_partition(BROKEN, base=PLANE, draws=64, key=KEY),
-        lambda: ais(BROKEN, PLANE, chains=64, levels=4, key=KEY),
-    ):
-        assert refused(call) == NAN
-    assert refused(lambda: smc(BROKEN, PLANE, islands=8, particles=16, key=KEY)) == DEAD
-    # They are counted.
+def refusals(energy) -> set[str]:
+    """What every method that weighs draws says to this energy."""
+    calls = (
+        lambda: importance(energy, PLANE, draws=64, key=KEY),
+        lambda: bridge(energy, PLANE, DRAWS, key=KEY),
+        lambda: expectation(energy, jnp.sum, PLANE, draws=64, key=KEY),
+        lambda: un.log_partition(energy, base=PLANE, draws=64, key=KEY),
+        lambda: ais(energy, PLANE, chains=64, levels=4, key=KEY),
+    )
+    return {refused(call) for call in calls}
+
+
+@pytest.mark.parametrize(("energy", "sentence"), [(BROKEN, NAN), (NOWHERE, NONE)])
+def test_energies_that_are_no_numbers_or_infinite_everywhere(energy, sentence):
+    assert refusals(energy) == {sentence}
+    assert refused(lambda: smc(energy, PLANE, islands=8, particles=16, key=KEY)) == DEAD
+
+
+def test_weights_that_are_no_numbers_are_counted():
     bad = int(np.sum(np.asarray(PLANE.samples(64, key=jax.random.fold_in(KEY, 0)))[:, 0] <= 0))
     assert 0 < bad < 64
     assert refused(lambda: importance(HALF_BROKEN, PLANE, draws=64, key=KEY)).startswith(f"{bad} of 64 log-weights")
-
-
-def test_energies_that_are_infinite_everywhere():
-    for call in (
-        lambda: importance(NOWHERE, PLANE, draws=64, key=KEY),
-        lambda: bridge(NOWHERE, PLANE, DRAWS, key=KEY),
-        lambda: expectation(NOWHERE, jnp.sum, PLANE, draws=64, key=KEY),
-        lambda: un.log_partition(NOWHERE, base=PLANE, draws=64, key=KEY),
-        lambda: ais(NOWHERE, PLANE, chains=64, levels=4, key=KEY),
-    ):
-        assert refused(call) == NONE
-    assert refused(lambda: smc(NOWHERE, PLANE, islands=8, particles=16, key=KEY)) == DEAD
     assert refused(lambda: importance(PIT, PLANE, draws=64, key=KEY)).startswith("64 of 64 weights are infinite")
 
 

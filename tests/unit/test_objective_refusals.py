@@ -14,7 +14,7 @@ from unnorm.errors import InputError
 from unnorm.networks import MLP
 from unnorm.networks.autoencoder import Autoencoder, GaussianDecoder, PointEncoder
 from unnorm.samplers import Gibbs, Langevin
-from unnorm.scores import FreeScore, GaussianDenoiser, SpectralScore, conditional_mlp, stein_score
+from unnorm.scores import FreeScore, GaussianDenoiser, SpectralScore, conditional_score, stein_score
 from unnorm.spaces import Binary, Real
 
 KEY = jax.random.key(0)
@@ -263,7 +263,7 @@ def test_training_over_levels_never_meets_a_level_without_noise(noise, monkeypat
     """A uniform number can be 0, about once in 2^23: here all of them are."""
     least = float(noise.least_level())
     assert float(noise.sigma(least)) > 0 and least == pytest.approx(0.0 if float(noise.sigma(0.0)) > 0 else 1e-5)
-    score = conditional_mlp(noise, 2, width=4, depth=1, key=KEY)
+    score = conditional_score(noise, 2, width=4, depth=1, key=KEY)
     monkeypatch.setattr(jax.random, "uniform", lambda key, shape, dtype: jnp.zeros(shape, dtype))
 
     def loss(score, objective):

@@ -6,11 +6,11 @@ import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.errors import InputError
-from unnorm.objectives.base import AbstractObjective, Info, Scalar
+from unnorm.objectives.base import AbstractObjective, AbstractOutspoken, Info, Scalar, remarks_of
 from unnorm.scores import ConditionalEnergy
 
 
-class AtLevel(AbstractObjective):
+class AtLevel(AbstractObjective, AbstractOutspoken):
     """L(E(t, .)): the objective of the energy at one level t of a `scores.ConditionalEnergy`.
 
     A regularised diffusion (seed 000) is `DSM(noise) + weight * AtLevel(CNCE(jumps), 0.0)`: denoising at every level,
@@ -39,7 +39,7 @@ class AtLevel(AbstractObjective):
         return self.objective.init(model.at(self.level), data, key=key)
 
     def remarks(self, state: Any) -> tuple[str, ...]:
-        return self.objective.remarks(state)
+        return remarks_of(self.objective, state)
 
     def __call__(
         self, model: ConditionalEnergy, state: Any, batch: Float[Array, "b ..."], *, key: PRNGKeyArray

@@ -32,10 +32,6 @@ class AbstractObjective(eqx.Module):
     ) -> tuple[Scalar, tuple[State, Info]]:
         """The loss on a batch, and the next state with named numbers worth showing."""
 
-    def remarks(self, state: State) -> tuple[str, ...]:
-        """What the state after training tells that its reader should know, in sentences; most have nothing to say."""
-        return ()
-
     # The sum is an objective itself, defined in terms of this class: imported when first used.
     def __add__(self, other: "AbstractObjective") -> "AbstractObjective":
         from unnorm.objectives.weighted import add
@@ -46,3 +42,16 @@ class AbstractObjective(eqx.Module):
         from unnorm.objectives.weighted import scale
 
         return scale(weight, self)
+
+
+class AbstractOutspoken(eqx.Module):
+    """A part of an objective whose state after training tells something that its reader should know."""
+
+    @abstractmethod
+    def remarks(self, state: State) -> tuple[str, ...]:
+        """That, in sentences; empty if there is nothing to say."""
+
+
+def remarks_of(objective: AbstractObjective, state: State) -> tuple[str, ...]:
+    """What the objective says of its state; most have nothing to say."""
+    return objective.remarks(state) if isinstance(objective, AbstractOutspoken) else ()

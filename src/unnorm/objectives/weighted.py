@@ -8,12 +8,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.errors import require
-from unnorm.objectives.base import AbstractObjective, Info, Scalar
+from unnorm.objectives.base import AbstractObjective, AbstractOutspoken, Info, Scalar, remarks_of
 from unnorm.objectives.checks import require_kind
 from unnorm.values import require_positive
 
 
-class WeightedSum(AbstractObjective):
+class WeightedSum(AbstractObjective, AbstractOutspoken):
     """L = sum_i weight_i L_i, the state a tuple of the parts' states; written `0.5 * a + b`.
 
     A lower held-out loss means a better model only if it does so for every part. The parts' named numbers are kept
@@ -60,7 +60,7 @@ class WeightedSum(AbstractObjective):
         return loss, (tuple(s for _, (s, _) in found), info)
 
     def remarks(self, state: tuple[Any, ...]) -> tuple[str, ...]:
-        return tuple(line for part, s in zip(self.parts, state, strict=True) for line in part.remarks(s))
+        return tuple(line for part, s in zip(self.parts, state, strict=True) for line in remarks_of(part, s))
 
 
 def terms_of(objective: AbstractObjective) -> tuple[tuple[AbstractObjective, ...], tuple[float, ...]]:

@@ -252,8 +252,6 @@ def sample(
     if isinstance(target, AbstractScore) or target.space.continuous:
         xs = xs.astype(float)  # whole numbers have no gradient
     _check_start(target, xs)
-    # A state that cannot be made (a mass of another size) is refused before anything is written.
-    eqx.filter_eval_shape(sampler.init, walked, xs[0])
     per_chain = _tuned(sampler, warmup)
     # Every call of the compiled loop costs about a millisecond: one is enough where nobody watches. Sizes in steps of a
     # 25th let runs of nearly the same length share a program.
@@ -270,6 +268,9 @@ def sample(
             "start": fingerprint(xs),
             "key": fingerprint(key),
         }
+        # A state that cannot be made (a mass of another size) is refused before anything is written. Without a folder
+        # the first program refuses it, and a short run is spared the time of tracing it once more.
+        eqx.filter_eval_shape(sampler.init, walked, xs[0])
         stream = Stream(to, asked, steps)
     with nullcontext() if stream is None else stream.alone():
         if stream is None:

@@ -8,7 +8,7 @@ from unnorm.scores.conditional import ConditionalEnergy as ConditionalEnergy
 from unnorm.scores.conditional import ConditionalScore as ConditionalScore
 from unnorm.scores.conditional import LevelEnergy as LevelEnergy
 from unnorm.scores.conditional import conditional_energy as conditional_energy
-from unnorm.scores.conditional import conditional_mlp as conditional_mlp
+from unnorm.scores.conditional import conditional_score as conditional_score
 from unnorm.scores.conditional import silent_mlp as silent_mlp
 from unnorm.scores.conditional import silent_resnet as silent_resnet
 from unnorm.scores.conditional import widened as widened

@@ -48,7 +48,7 @@ class ConditionalScore(AbstractConditional):
     The first term is the score of data N(0, S^2 I); the network F has only to learn how the data differ from that.
 
     >>> import unnorm as un
-    >>> score = conditional_mlp(un.noises.VarianceExploding(0.1, 10.0), 2, key=jax.random.key(0))
+    >>> score = conditional_score(un.noises.VarianceExploding(0.1, 10.0), 2, key=jax.random.key(0))
     >>> score(1.0, jnp.ones(2)).shape
     (2,)
     """
@@ -154,7 +154,7 @@ def _zero(layer: eqx.nn.Linear) -> eqx.nn.Linear:
     return jax.tree.map(jnp.zeros_like, layer)
 
 
-def conditional_mlp(
+def conditional_score(
     noise: AbstractGaussianNoise,
     dimension: int,
     *,

@@ -22,6 +22,7 @@ from unnorm.estimate import Outcome, OutcomeCode
 from unnorm.files import alone
 from unnorm.identity import fingerprint, require_same
 from unnorm.objectives import AbstractObjective
+from unnorm.objectives.base import remarks_of
 from unnorm.objectives.checks import require_kind
 from unnorm.progress import progress as progress_bar
 from unnorm.training import checkpoint as checkpoints
@@ -283,7 +284,7 @@ def fit(
     history = {name: np.asarray(column) for name, column in run.history.items()}
     outcome = _outcome(run, diverged, stopped)
     # From the state rather than remembered, so that a run taken up again says the same.
-    events = (*run.events, *objective.remarks(run.state.objective))
+    events = (*run.events, *remarks_of(objective, run.state.objective))
     return Fit(trained, outcome, history, events, run.state, time.monotonic() - began)
 
 
