@@ -10,6 +10,7 @@ that takes longer is not stopped. Every difference is of the same test rows, so 
 
 import importlib.util
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -142,17 +143,22 @@ def _table(name: str, seed: int, steps: int) -> dict[str, Any]:
     return found
 
 
+def _of_log_z(found: list[dict[str, Any]], *labels: str) -> Estimate:
+    """What log Z adds to the error of a mean over rows: every row of a split has the same one."""
+    errors = [float(np.mean([piece[label]["log_z_error"] for piece in found])) for label in labels]
+    return Estimate(0.0, math.hypot(*errors), "log Z")
+
+
 def _mean(found: list[dict[str, Any]], label: str) -> Estimate:
     """The mean over all test rows of all splits."""
     rows = np.concatenate([piece[label]["log_densities"] for piece in found])
-    error = float(np.mean([piece[label]["log_z_error"] for piece in found]))
-    return mean_estimate(rows, "held-out rows").plus(Estimate(0.0, error, "held-out rows"))
+    return mean_estimate(rows, "held-out rows").plus(_of_log_z(found, label))
 
 
 def _gain(found: list[dict[str, Any]], label: str) -> Estimate:
-    """Ours minus a peer's on the same rows."""
+    """Ours minus a peer's on the same rows, with the errors of both constants."""
     pairs = [np.subtract(piece[OURS]["log_densities"], piece[label]["log_densities"]) for piece in found]
-    return mean_estimate(np.concatenate(pairs), "paired rows")
+    return mean_estimate(np.concatenate(pairs), "paired rows").plus(_of_log_z(found, OURS, label))
 
 
 def run(job: Job) -> Result:
