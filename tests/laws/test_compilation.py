@@ -12,6 +12,8 @@ import pytest
 from small_runs import OBJECTIVES, TRUTH, model, train
 
 from unnorm.errors import InputError
+from unnorm.noises import Gaussian
+from unnorm.objectives import DSM
 from unnorm.training import fit
 
 # ------------------------------------------------------------------------------------------------- compilation
@@ -45,6 +47,17 @@ def test_nothing_is_compiled_twice(name):
     # Negative control: another batch size is another program, compiled once for all its chunks.
     fit(model(), objective, other, key=jax.random.key(13), **(settings | {"batch": 16}))
     assert sum("run_steps" in fun for fun in COMPILED) == 1
+
+
+def test_another_scale_of_noise_is_the_same_program():
+    settings: Any = {"steps": 30, "batch": 32, "evaluations": 2, "key": jax.random.key(14), "progress": False}
+    data = TRUTH.samples(128, key=jax.random.key(15))
+    first = fit(model(), DSM(Gaussian(0.3)), data, **settings)
+    COMPILED.clear()
+    other = fit(model(), DSM(Gaussian(0.6)), data, **settings)
+    assert [fun for fun in COMPILED if "run_steps" in fun] == []
+    # Control: it is another loss all the same.
+    assert not np.allclose(first.history["loss"], other.history["loss"], rtol=1e-2)
 
 
 # ------------------------------------------------------------------------------------------------- devices

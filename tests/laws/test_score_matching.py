@@ -15,7 +15,6 @@ import pytest
 from harness import breaks, holds
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
-from levels import Level
 
 from unnorm.energies import AbstractEnergy, FunctionEnergy, MLPEnergy
 from unnorm.errors import InputError
@@ -295,10 +294,10 @@ def test_variance_reduced_denoising_has_the_mean_gradient_of_denoising():
     sigma = 0.4
     expected = closed_gradient(sigma)
     batches = gaussian_batches()
-    for objective in (DSM(Level(sigma)), PrintedDSMVR(Level(sigma))):
+    for objective in (DSM(Noise(sigma)), PrintedDSMVR(Noise(sigma))):
         assert holds(gradients(objective, start(), batches), expected * 2 * sigma**2 / D)
-    assert holds(gradients(DSMVR(Level(sigma)), start(), batches), expected)
-    assert breaks(gradients(DSMVR(Level(sigma)), start(), batches), closed_gradient())
+    assert holds(gradients(DSMVR(Noise(sigma)), start(), batches), expected)
+    assert breaks(gradients(DSMVR(Noise(sigma)), start(), batches), closed_gradient())
 
 
 def test_the_spread_of_its_gradient_is_flat_in_the_noise():
@@ -306,7 +305,7 @@ def test_the_spread_of_its_gradient_is_flat_in_the_noise():
 
     def spread(make, sigma):
         """Standard deviation of the gradient of the loss."""
-        return gradients(make(Level(sigma)), start(), batches).std(0).max()
+        return gradients(make(Noise(sigma)), start(), batches).std(0).max()
 
     reduced = [spread(DSMVR, sigma) for sigma in (0.1, 0.01, 0.001, 0.0001)]
     assert max(reduced) < 1.3 * min(reduced)

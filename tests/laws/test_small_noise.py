@@ -10,11 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from harness import SIGMAS, breaks, holds
-from levels import Level
 
 from unnorm.energies import gaussian, standard_gaussian
 from unnorm.energies.gaussian import unpack_factor
-from unnorm.noises import AbstractGaussianNoise, VarianceExploding
+from unnorm.noises import AbstractGaussianNoise, Gaussian, VarianceExploding
 from unnorm.objectives import DSM, DSMVR, SM
 from unnorm.objectives.denoising import AbstractDenoising
 from unnorm.training import fit
@@ -61,12 +60,12 @@ def gap(objective) -> float:
 
 @pytest.mark.parametrize("sigma", [1e-3, 1e-4])
 def test_denoising_of_reduced_variance_learns_at_small_noise(sigma):
-    assert gap(DSMVR(Level(sigma))) < SIGMAS
+    assert gap(DSMVR(Gaussian(sigma))) < SIGMAS
 
 
 def test_a_loss_that_vanishes_with_the_noise_does_not_learn():
     """Negative control of the above."""
-    assert gap(Vanishing(Level(1e-4))) > 10 * SIGMAS
+    assert gap(Vanishing(Gaussian(1e-4))) > 10 * SIGMAS
 
 
 def repeats(objective, model, count: int = 400) -> np.ndarray:
@@ -80,9 +79,9 @@ def test_its_value_becomes_that_of_score_matching(sigma):
     """On the same rows, up to O(sigma^2)."""
     model = gaussian([2.5, 3.0], [[1.0, 0.3], [0.3, 0.5]])
     expected = float(SM()(model, None, ROWS[:256], key=jax.random.key(0))[0])
-    assert holds(repeats(DSMVR(Level(sigma)), model), expected, bias=10 * sigma**2)
+    assert holds(repeats(DSMVR(Gaussian(sigma)), model), expected, bias=10 * sigma**2)
     # Negative control: the constant added and taken away again, which leaves whole multiples of its last digit.
-    assert breaks((repeats(Vanishing(Level(1e-4)), model) - 1) / 1e-4**2, expected)
+    assert breaks((repeats(Vanishing(Gaussian(1e-4)), model) - 1) / 1e-4**2, expected)
 
 
 def test_over_levels_it_weighs_them_as_denoising_does():

@@ -20,21 +20,22 @@ import math
 from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.data.uci import UCI_TABLES, UCISplit, uci
 from unnorm.energies import DKEF, AbstractEnergy, GaussianMixture, fit_gaussian, standard_gaussian
 from unnorm.estimate import Estimate
 from unnorm.evaluation import importance, log_likelihood
 from unnorm.experiments.base import Claim, Experiment, Job, Result, Row, over_seeds
+from unnorm.noises import Gaussian
 from unnorm.objectives import (
+    DSM,
     SM,
     SSM,
     SSMVR,
@@ -44,7 +45,6 @@ from unnorm.objectives import (
     KernelFamily,
     finalise,
 )
-from unnorm.objectives.kernel_family import Quadratic, quadratic
 from unnorm.objectives.score_matching import score_field, value_and_divergence
 from unnorm.training import constant, fit
 
@@ -66,35 +66,6 @@ LOSSES: dict[str, AbstractObjective] = {
     "approx BP": ApproximateBP(),
 }
 SM_LOSS, LOG_LIKELIHOOD = "test SM loss", "test log-likelihood"
-
-
-class Denoising(AbstractObjective):
-    """`DSM` of a DKEF at one level of noise, held as an array: all levels of the grid share one compiled program."""
-
-    comparable: ClassVar[bool] = True
-    sigma: Float[Array, ""] = eqx.field(converter=partial(jnp.asarray, dtype=float))
-
-    def init(self, model: Any, data: Array, *, key: PRNGKeyArray) -> None:
-        """Nothing persists between steps."""
-        return None
-
-    def __call__(self, model: DKEF, state: None, batch: Array, *, key: PRNGKeyArray) -> tuple[Array, tuple[None, Any]]:
-        return quadratic(self, model, batch, key)(model.alpha), (None, {})
-
-
-@quadratic.register
-def _(loss: Denoising, model: DKEF, batch: Array, key: PRNGKeyArray, weights: Array | None = None) -> Quadratic:
-    """1/2 |s(y) + (y - x) / sigma^2|^2 at y = x + sigma z, s = F'alpha - y / base_scale^2."""
-    zs = jax.random.normal(jax.random.split(key)[1], batch.shape, batch.dtype)
-    ys = batch + loss.sigma * zs
-    gradients = jax.vmap(jax.jacfwd(model.basis()))(ys)
-    offsets = zs / loss.sigma - ys / model.base_scale**2
-    weights = jnp.full(len(batch), 1 / len(batch), batch.dtype) if weights is None else weights
-    return Quadratic(
-        jnp.einsum("b,bld,bmd->lm", weights, gradients, gradients),
-        jnp.einsum("b,bld,bd->l", weights, gradients, offsets),
-        0.5 * jnp.einsum("b,bd->", weights, offsets**2),
-    )
 
 
 @eqx.filter_jit
@@ -180,7 +151,7 @@ def _pieces(job: Job, table: str, data: UCISplit) -> dict[str, Callable[[], Any]
             runs[name] = partial(_one, data, loss, settings, job.seed + seed)
     for sigma in grid:
         for seed in range(GRID_SEEDS):
-            runs[f"{table}-DSM-{sigma:g}-{seed}"] = partial(_one, data, Denoising(sigma), settings, job.seed + seed)
+            runs[f"{table}-DSM-{sigma:g}-{seed}"] = partial(_one, data, DSM(Gaussian(sigma)), settings, job.seed + seed)
     return runs
 
 
@@ -199,7 +170,7 @@ def run(job: Job) -> Result:
         heuristic = round(parzen_scale(data.train, data.valid), 3)
         scales[table] = {"grid": best, "heuristic": heuristic}
         extra = {
-            f"{table}-DSM-{sigma:g}-{seed}": partial(_one, data, Denoising(sigma), settings, job.seed + seed)
+            f"{table}-DSM-{sigma:g}-{seed}": partial(_one, data, DSM(Gaussian(sigma)), settings, job.seed + seed)
             for sigma in (best, heuristic)
             for seed in range(settings["seeds"])
         }

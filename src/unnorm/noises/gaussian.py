@@ -4,9 +4,11 @@ from math import inf
 
 import equinox as eqx
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from unnorm.errors import require
 from unnorm.noises.base import AbstractGaussianNoise, Level, Scalar
+from unnorm.values import positive, shown
 
 
 class Gaussian(AbstractGaussianNoise):
@@ -17,16 +19,18 @@ class Gaussian(AbstractGaussianNoise):
     -0.2258
     """
 
-    scale: float = eqx.field(static=True)
+    # An array, so that runs at another scale share their compiled programs.
+    scale: Float[Array, ""] = eqx.field(converter=lambda scale: positive(scale, "the scale of Gaussian noise"))
 
     def __check_init__(self):
-        require(0 < self.scale < inf, f"the scale of Gaussian noise must be positive and finite, not {self.scale}")
+        require(self.scale.ndim == 0, f"the scale of Gaussian noise is one number, not {shown(self.scale)}")
 
     def alpha(self, t: Level) -> Scalar:
         return jnp.ones_like(jnp.asarray(t, float))
 
     def variance(self, t: Level) -> Scalar:
-        return jnp.full_like(jnp.asarray(t, float), self.scale**2)
+        t = jnp.asarray(t, float)
+        return jnp.broadcast_to(self.scale.astype(t.dtype) ** 2, t.shape)
 
 
 class VarianceExploding(AbstractGaussianNoise):

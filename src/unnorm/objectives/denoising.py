@@ -53,8 +53,8 @@ class DSM(AbstractDenoising):
     counts alike (Song and Ermon 2019). An energy is trained through s = -grad E. With one noise level t plays no part.
 
     >>> import unnorm as un
-    >>> DSM(un.noises.Gaussian(0.1)).noise.scale
-    0.1
+    >>> float(DSM(un.noises.Gaussian(0.5)).noise.scale)
+    0.5
     """
 
     comparable: ClassVar[bool] = True

@@ -20,8 +20,8 @@ class DenoisingKL(AbstractObjective):
     the same x~ (seed 001, Eq. 13). The noise is taken at level t = 0 (`noises.Gaussian` has a single level).
 
     >>> import unnorm as un
-    >>> DenoisingKL(un.noises.Gaussian(0.2)).noise.scale
-    0.2
+    >>> float(DenoisingKL(un.noises.Gaussian(0.25)).noise.scale)
+    0.25
     """
 
     comparable: ClassVar[bool] = True

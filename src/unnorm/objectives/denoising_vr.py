@@ -29,8 +29,8 @@ class DSMVR(AbstractDenoising):
     that of `SM`.
 
     >>> import unnorm as un
-    >>> DSMVR(un.noises.Gaussian(0.001)).noise.scale
-    0.001
+    >>> float(DSMVR(un.noises.Gaussian(2**-10)).noise.scale)
+    0.0009765625
     """
 
     comparable: ClassVar[bool] = True

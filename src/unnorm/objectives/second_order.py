@@ -63,12 +63,12 @@ def _diagonal_psi(model: Any, x: Array) -> tuple[Vector, Vector]:
     return model.diagonal(x).reshape(-1) + slope**2, slope
 
 
-def _first(after: Vector, z: Array, sigma: float) -> Scalar:
+def _first(after: Vector, z: Array, sigma: Scalar) -> Scalar:
     """|s1(x~) + z / sigma|^2 / 2."""
     return 0.5 * jnp.sum((after + z.reshape(-1) / sigma) ** 2)
 
 
-def _first_vr(before: Vector, after: Vector, z: Array, sigma: float) -> Scalar:
+def _first_vr(before: Vector, after: Vector, z: Array, sigma: Scalar) -> Scalar:
     """The same in expectation less d / (2 sigma^2), with s1(x) as control variate (`DSMVR`).
 
     The constant stays out: next to it the loss, which is of order one, has no digits in float32.
@@ -119,8 +119,8 @@ class D2SM(AbstractSecondOrderLoss):
     With s1 right, its optimum is the Hessian of the log of the noisy density. Meng et al. 2021; thesis Eq. 4.13.
 
     >>> import unnorm as un
-    >>> D2SM(un.noises.Gaussian(0.1)).noise.scale
-    0.1
+    >>> float(D2SM(un.noises.Gaussian(0.5)).noise.scale)
+    0.5
     """
 
     comparable: ClassVar[bool] = True
@@ -207,13 +207,13 @@ class JointSecondOrder(AbstractObjective):
     `DiagonalD2SM`, doubled beside their reduced forms, which are twice as large.
 
     >>> import unnorm as un
-    >>> round(JointSecondOrder(D2SMVR(un.noises.Gaussian(0.1))).gamma)
+    >>> round(float(JointSecondOrder(D2SMVR(un.noises.Gaussian(0.1))).gamma))
     8000
     """
 
     comparable: ClassVar[bool] = True
     loss: AbstractSecondOrderLoss
-    gamma: float = eqx.field(static=True)
+    gamma: Scalar
 
     def __init__(self, loss: AbstractSecondOrderLoss, gamma: float | None = None):
         require_kind(
@@ -222,7 +222,7 @@ class JointSecondOrder(AbstractObjective):
         if gamma is not None:
             require_weight(gamma, "the weight of the first-order loss")
         self.loss = loss
-        self.gamma = loss.balance / loss.noise.scale**2 if gamma is None else gamma
+        self.gamma = jnp.asarray(loss.balance / loss.noise.scale**2 if gamma is None else gamma, float)
 
     def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
         """Nothing persists between steps."""
