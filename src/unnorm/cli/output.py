@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,13 +42,14 @@ def _plain(value: Any) -> Any:
 
 
 def emit_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table for people on stdout."""
+    """A table for people on stdout: words to the left, columns of figures to the right."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title or None, title_justify="left", header_style="bold")
     for i, name in enumerate(header):
-        table.add_column(name, justify="left" if i == 0 else "right", overflow="fold")
+        figures = sum(bool(re.match(r"[+-]?[.\d]", row[i])) for row in rows)
+        table.add_column(name, justify="right" if i > 0 and 2 * figures > len(rows) else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
     Console(width=None if sys.stdout.isatty() else 120, markup=False, highlight=False).print(table)
