@@ -8,11 +8,17 @@ row DSM 0.10 is the best of a grid and 1.74 the Parzen heuristic. The heuristic 
 approximate backpropagation stand here twice: as they are (`objectives.flow_curvature`), and as released, where the
 derivatives take the wrong half in every second coupling. The printed rows are beside the released ones.
 
-At the quick scale images are 14 x 14, the networks small and the rate starts at twice the printed one and falls,
-because a run of some thousand steps at the printed rate ends before the scales of the flow have grown to those of the
-background pixels. (At five times the printed rate it is an accident where a run ends.) Only the order of the methods
-can be compared then; the published figures are those of 28 x 28 images. Two methods are compared by their differences
-row by row on the same test rows; the spread over training seeds is not in these errors.
+The text prints one rate for all methods, 0.001; the released settings have it for DSM and CP, and a tenth of it for the
+others. At the paper's scale each method has both, where they differ, and the better on validation rows counts.
+
+Three quarters of a background pixel's dequantised values are clipped to one number. A density can be ever narrower
+there, so the SM loss has no minimum, and what is compared is how far a method has come when it is stopped.
+
+At the quick scale images are 14 x 14, the networks small and the rate of all methods starts at twice the printed one
+and falls, because a run of some thousand steps at the printed rate ends before the scales of the flow have grown to
+those of the background pixels. (At five times the printed rate it is an accident where a run ends.) Only the order of
+the methods can be compared then; the published figures are those of 28 x 28 images. Two methods are compared by their
+differences row by row on the same test rows; the spread over training seeds is not in these errors.
 """
 
 from functools import partial
@@ -53,6 +59,9 @@ BY_LIKELIHOOD = ("MLE", "CP, as released", "SSM", "approx BP, as released", "SSM
 GRID = (0.01, 0.05, 0.10, 0.20, 0.28, 0.50, 1.00, 1.50)
 QUICK_GRID = (0.10, 0.28)
 CLIP = 0.001
+PRINTED_RATE = 1e-3
+#: Whose released settings have the printed rate; the others have a tenth of it.
+AT_PRINTED_RATE = ("DSM", "CP")
 #: Steps between two looks at the validation rows, as in the source.
 EVERY = 100
 
@@ -67,14 +76,18 @@ def logits(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def _settings(job: Job) -> dict[str, Any]:
     if job.quick:
         return {
-            "side": 14, "width": 64, "depth": 2, "steps": 9000, "rates": (2e-3,), "falls": True,
-            "rows": 100, "test": 300,
+            "side": 14, "width": 64, "depth": 2, "steps": 9000, "falls": True, "rows": 100, "test": 300,
         }  # fmt: skip
-    # Printed is a rate of 1e-3; the released settings of SSM-VR have 1e-4.
     return {
-        "side": 28, "width": 1000, "depth": 4, "steps": 42_200, "rates": (1e-3, 1e-4), "falls": False,
-        "rows": 128, "test": 10_000,
+        "side": 28, "width": 1000, "depth": 4, "steps": 42_200, "falls": False, "rows": 128, "test": 10_000,
     }  # fmt: skip
+
+
+def _rates(job: Job, method: str) -> tuple[float, ...]:
+    """The printed rate, and a tenth of it where the released settings have that."""
+    if job.quick:
+        return (2 * PRINTED_RATE,)
+    return (PRINTED_RATE,) if method.startswith(AT_PRINTED_RATE) else (PRINTED_RATE, 0.1 * PRINTED_RATE)
 
 
 def _data(job: Job) -> dict[str, np.ndarray]:
@@ -124,13 +137,13 @@ def run(job: Job) -> Result:
         {
             f"{_file(name)}-{rate:g}": partial(_one, data, objective, settings, rate, job.seed)
             for name, objective in objectives.items()
-            for rate in settings["rates"]
+            for rate in _rates(job, name)
         },
         "flows",
     )
     # Each method at the rate that does best on the validation rows.
     found = {
-        name: min((pieces[f"{_file(name)}-{rate:g}"] for rate in settings["rates"]), key=lambda piece: piece["valid"])
+        name: min((pieces[f"{_file(name)}-{rate:g}"] for rate in _rates(job, name)), key=lambda piece: piece["valid"])
         for name in objectives
     }
     best = min((f"DSM-{sigma:g}" for sigma in grid), key=lambda name: found[name]["valid"])
@@ -160,8 +173,7 @@ def run(job: Job) -> Result:
         {"methods": series},
         (
             f"Images {side} x {side}, networks of {settings['depth']} x {settings['width']} units, "
-            f"{settings['steps']} steps, first rate {settings['rates'][0]:g}; the source: "
-            "28 x 28, 4 x 1000, 100 epochs at 0.001.",
+            f"{settings['steps']} steps; the source: 28 x 28, 4 x 1000, 42,200 steps.",
         ),
     )
 
