@@ -91,7 +91,7 @@ NOISES = {
     "PCD, no sampler": (lambda: O.PCD(0.1), "by a sampler such as samplers.Langevin(0.01), not 0.1"),
     "a sum with a number": (lambda: O.SM() + 1, "objectives are added to objectives, not to 1"),
     "an infinite weight": (lambda: float("inf") * O.SM(), "positive and finite, not inf"),
-    "infinite noise": (lambda: N.Gaussian(float("inf")), "positive and finite, not inf"),
+    "infinite noise": (lambda: N.Gaussian(float("inf")), "must be finite, not inf"),
     "infinite levels": (lambda: N.VarianceExploding(0.1, float("inf")), "finite high"),
     "infinite rates": (lambda: N.VariancePreserving(0.1, float("inf")), "positive and finite"),
     "an infinite horizon": (lambda: N.OrnsteinUhlenbeck(float("inf")), "positive and finite"),

@@ -4,7 +4,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 
 from unnorm.energies import AbstractEnergy
@@ -91,7 +91,8 @@ def require_finite(fitted: Any, who: str, recipe: Any) -> None:
     leaves = jax.tree.leaves(eqx.filter(fitted, eqx.is_inexact_array))
     if is_known(leaves):
         require(
-            all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in leaves),
+            # By numpy: while a program is being traced, JAX would make the answer a part of it.
+            all(bool(np.all(np.isfinite(np.asarray(leaf)))) for leaf in leaves),
             f"{who} cannot fit {named(recipe)} to these data: the rows are too few, or all alike; "
             "give more rows, or a noise of a fixed width",
         )
