@@ -13,9 +13,9 @@ from harness import holds
 
 import unnorm as un
 from unnorm.networks import MLP
-from unnorm.noises import GlobalJumps, VarianceExploding
+from unnorm.noises import Gaussian, GlobalJumps, VarianceExploding
 from unnorm.objectives import CNCE, DSM, AtLevel
-from unnorm.scores import conditional_energy, conditional_score
+from unnorm.scores import AbstractScore, conditional_energy, conditional_score
 from unnorm.training import fit, fit_repeats
 
 pytestmark = pytest.mark.optimised
@@ -64,6 +64,26 @@ def test_its_score_is_a_gradient_and_that_of_a_free_network_is_not(energy):
 
     assert asymmetry(energy) < 1e-4
     assert asymmetry(conditional_score(NOISE, 2, width=32, make=MLP, key=jax.random.key(7))) > 1e-2
+
+
+class Learning(AbstractScore):
+    """What a conditional score must not be: one whose noise is among its weights."""
+
+    network: MLP
+    noise: Gaussian
+
+    def __call__(self, t, x):
+        width = jnp.sqrt(1 + self.noise.variance(t))
+        return -x / width**2 - self.network(jnp.append(x, t)) / width
+
+
+@pytest.mark.parametrize("kind", [conditional_score, conditional_energy, None])
+def test_training_leaves_the_noise_alone(kind):
+    noise, key = Gaussian(0.5), jax.random.key(12)
+    free = Learning(MLP(3, 2, width=4, depth=1, key=key), noise)
+    score = free if kind is None else kind(noise, 2, spread=0.8, width=4, depth=1, key=key)
+    learnt = fit(score, DSM(noise), DATA, steps=20, rate=1e-2, key=key, progress=False).model
+    assert (float(learnt.noise.scale) == 0.5) is (kind is not None)
 
 
 def test_a_level_is_an_energy(energy):

@@ -36,7 +36,10 @@ class AbstractConditional(AbstractScore):
     def scaled(self, t: Level, x: Point) -> tuple[Scalar, Scalar, Array]:
         """w, alpha S / sigma and what the network says of x / w at this level."""
         level = jnp.asarray(t, x.dtype)
-        alpha, sigma = self.noise.alpha(level), self.noise.sigma(level)
+        # The noise is given, not learnt, though its scale may be an array.
+        arrays, rest = eqx.partition(self.noise, eqx.is_array)
+        noise: AbstractGaussianNoise = eqx.combine(jax.lax.stop_gradient(arrays), rest)
+        alpha, sigma = noise.alpha(level), noise.sigma(level)
         width = jnp.sqrt((alpha * self.spread) ** 2 + sigma**2)
         found = self.network(jnp.concatenate([x.reshape(-1) / width, level_features(level, self.octaves)]))
         return width, alpha * self.spread / sigma, found
