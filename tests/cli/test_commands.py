@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from runner import unnorm
 
+from unnorm.cli.output import emit_table
 from unnorm.data import read_table
 
 
@@ -134,3 +135,12 @@ def test_list_names_everything_that_can_be_asked_for():
 def test_help_does_not_import_jax():
     code = "import sys, unnorm.cli.app; sys.exit('jax' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_words_stand_to_the_left_and_figures_to_the_right(capsys):
+    emit_table("", ["name", "words", "figures"], [["a", "few", "-1.5 ± 0.1"], ["b", "many more", "3"]])
+    first, second = (
+        line.split("│")[1:-1] for line in capsys.readouterr().out.splitlines() if "few" in line or "3" in line
+    )
+    assert [cell.strip() for cell in first + second] == ["a", "few", "-1.5 ± 0.1", "b", "many more", "3"]
+    assert first[1].startswith(" few ") and second[2].endswith(" 3 ") and second[2].startswith("   ")
