@@ -1,10 +1,13 @@
-"""One mesh over all devices; batches and chains are split along it.
+"""One mesh over all devices, along which batches and chains are split; and the cores of a single processor.
 
-With a single device every function here is the identity, so the same program runs on a laptop and on eight cards.
+With a single device what concerns the mesh is the identity, so the same program runs on a laptop and on eight cards.
 Random numbers do not depend on how arrays are split (JAX's partitionable Threefry), so neither do results, to rounding.
 """
 
-from typing import TypeVar
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -12,6 +15,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from unnorm.errors import require
 
 T = TypeVar("T")
+Piece = TypeVar("Piece")
+
+#: Chains that a core should have at the least: with fewer its vector units are idle.
+LEAST_SHARE = 16
 
 
 def device_mesh() -> Mesh:
@@ -34,3 +41,47 @@ def require_divisible(count: int, what: str) -> None:
         count % devices == 0,
         f"{count} {what} cannot be shared equally by {devices} devices; use a multiple of {devices}",
     )
+
+
+def _cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def shares(chains: int) -> int:
+    """Into how many equal parts chains are cut for the cores of one processor to run side by side.
+
+    Within one program the cores share every product of matrices and wait for each other after each of them; chains
+    need not wait for other chains. It is 1 on an accelerator and on several devices, and where cores would have few
+    chains.
+    """
+    if jax.device_count() > 1 or jax.default_backend() != "cpu":
+        return 1
+    return max(n for n in range(1, _cores() + 1) if n == 1 or (chains % n == 0 and chains // n >= LEAST_SHARE))
+
+
+def side_by_side(call: Callable[[Piece], T], pieces: Sequence[Piece]) -> list[T]:
+    """call(piece) of every piece, each in a thread of its own; what is compiled is compiled once.
+
+    JAX keeps some settings for each thread, and these have those of the one that asks.
+
+    >>> side_by_side(lambda n: n * n, [2, 3])
+    [4, 9]
+    """
+    if len(pieces) == 1:
+        return [call(pieces[0])]
+    asked: Any = jax.config
+    wide, precision = asked.jax_enable_x64, asked.jax_default_matmul_precision
+    nans, device = asked.jax_debug_nans, asked.jax_default_device
+
+    def one(piece: Piece) -> T:
+        with (
+            jax.enable_x64(wide),
+            jax.default_matmul_precision(precision),
+            jax.debug_nans(nans),
+            jax.default_device(device),
+        ):
+            return jax.block_until_ready(call(piece))
+
+    with ThreadPoolExecutor(len(pieces)) as threads:
+        return list(threads.map(one, pieces))

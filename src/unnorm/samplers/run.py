@@ -3,7 +3,7 @@
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,12 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, PRNGKeyArray, Shaped
 
-from unnorm.devices import require_divisible, split_over_devices
+from unnorm.devices import require_divisible
 from unnorm.energies.base import AbstractEnergy
 from unnorm.errors import InputError, require
 from unnorm.identity import fingerprint
 from unnorm.progress import progress as progress_bar
 from unnorm.samplers.base import AbstractAdaptiveSampler, AbstractSampler
+from unnorm.samplers.chains import Moved, Span, advance, begin, is_tuned, shapes
 from unnorm.samplers.checks import require_parts, run_lengths, starting_points
 from unnorm.samplers.stream import Stream
 from unnorm.samplers.trace import Trace
@@ -76,88 +77,17 @@ def _ended_outside(target: AbstractEnergy | AbstractScore, last: np.ndarray) -> 
     return int(np.sum(finite & ~np.isfinite(np.asarray(_energies_of(target, jnp.asarray(last))))))
 
 
-def _tuned(sampler: AbstractSampler, warmup: int) -> TypeGuard[AbstractAdaptiveSampler]:
-    """Whether warm-up makes a sampler of its own for every chain."""
-    return isinstance(sampler, AbstractAdaptiveSampler) and warmup > 0
-
-
-class _Sum(NamedTuple):
-    """A sum that does not forget what was too small to be added (Kahan 1965): `total` - `excess`, one for each chain.
-
-    In 32 bits a plain sum of ones stands still at 2^24, which a long run passes.
-    """
-
-    total: Array
-    excess: Array
-
-    def plus(self, terms: Array | float) -> "_Sum":
-        owed = terms - self.excess
-        total = self.total + owed
-        return _Sum(total, (total - self.total) - owed)
-
-    def value(self) -> np.ndarray:
-        return np.asarray(self.total, np.float64) - np.asarray(self.excess, np.float64)
-
-
-@eqx.filter_jit
-def _begin(sampler: AbstractSampler, target: Any, xs: Array, warmup: int, key: PRNGKeyArray) -> tuple[Any, Any]:
-    """The sampler, tuned for every chain if it can be, and the states of chains that stand where tuning left them."""
-    xs = split_over_devices(xs)
-    if not _tuned(sampler, warmup):
-        return sampler, jax.vmap(lambda x: sampler.init(target, x))(xs)
-
-    def one(x, key):
-        tuned, x = sampler.warm_up(target, x, steps=warmup, key=key)
-        return tuned, tuned.init(target, x)
-
-    return eqx.filter_vmap(one)(xs, jax.random.split(key, len(xs)))
-
-
-@eqx.filter_jit
-def _advance(samplers, per_chain: bool, target, states, counts: Any, key, size: int):
-    """`count` <= `size` draws, each after `thin` steps, numbered from `first`; one program for every count."""
-    first, count, thin = counts
-    axis = eqx.if_array(0) if per_chain else None
-    chains = jax.tree.leaves(states)[0].shape[0]
-    step = eqx.filter_vmap(lambda s, x, k: s.step(target, x, key=k), in_axes=(axis, 0, 0))
-    position = eqx.filter_vmap(lambda s, x: s.position(x), in_axes=(axis, 0))
-
-    def move(number, carry):
-        states, accepted, clipped, divergences, draws = carry
-        states, info = step(samplers, states, jax.random.split(jax.random.fold_in(key, number), chains))
-        # Every step is written down, over the one before unless it is `thin` steps old: one loop is faster than two.
-        draws = jax.lax.dynamic_update_index_in_dim(draws, position(samplers, states), number // thin - first, 0)
-        accepted = accepted.plus(info.acceptance)
-        # Most samplers clip nothing and say so by a plain 0, which costs no time to add.
-        clipped = clipped if isinstance(info.clipped, float) and info.clipped == 0 else clipped.plus(info.clipped)
-        return states, accepted, clipped, divergences + info.divergent, draws
-
-    shape = jax.eval_shape(position, samplers, states)
-    draws = split_over_devices(jnp.zeros((size, *shape.shape), shape.dtype), axis=1)
-    nothing = _Sum(jnp.zeros(chains), jnp.zeros(chains))
-    carry = split_over_devices((states, nothing, nothing, jnp.zeros(chains, int)))
-    states, accepted, clipped, divergences, draws = jax.lax.fori_loop(
-        first * thin, (first + count) * thin, move, (*carry, draws)
-    )
-    return states, draws, accepted, clipped, divergences
-
-
-def _counts(first: int, count: int, thin: int) -> np.ndarray:
-    """Whole numbers as an array, so that the compiler does not bake them in."""
-    return np.array([first, count, thin], np.int32)
-
-
 def _prepare(
     sampler: AbstractSampler, target: Any, xs: Array, warmup: int, size: int, key: PRNGKeyArray, progress: bool
 ) -> tuple[AbstractSampler, Any]:
     """The sampler, tuned for every chain if it can be, and the states in which warm-up leaves the chains."""
-    with progress_bar("warm-up", 1, show=progress) as advance:
-        tuned, states = _begin(sampler, target, xs, warmup, key)
-        if warmup and not _tuned(sampler, warmup):
-            states, _, _, _, _ = _advance(tuned, False, target, states, _counts(0, 1, warmup), key, size)
+    with progress_bar("warm-up", 1, show=progress) as shown:
+        tuned, states = begin(sampler, target, xs, warmup, key)
+        if warmup and not is_tuned(sampler, warmup):
+            states = advance(tuned, False, target, states, Span(0, 1, warmup), key, size).states
         if progress:
             jax.block_until_ready(states)
-        advance(1)
+        shown(1)
     return tuned, states
 
 
@@ -169,10 +99,10 @@ class _Tally:
     divergences: int = 0
     clipped: int = 0
 
-    def add(self, accepted: _Sum, clipped: _Sum, divergences: Array) -> None:
-        self.accepted = self.accepted + accepted.value()
-        self.clipped += int(clipped.value().sum())
-        self.divergences += int(np.asarray(divergences, np.int64).sum())
+    def add(self, moved: Moved) -> None:
+        self.accepted = self.accepted + moved.accepted.value()
+        self.clipped += int(moved.clipped.value().sum())
+        self.divergences += int(np.asarray(moved.divergences, np.int64).sum())
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -196,7 +126,7 @@ def _resume(
     if not stream.prepared:
         prepared = _prepare(sampler, target, xs, warmup, size, key, progress)
         stream.save(prepared, _Tally(np.zeros(len(xs))).to_dict())
-    (tuned, states), counts = stream.restore(eqx.filter_eval_shape(_begin, sampler, target, xs, warmup, key))
+    (tuned, states), counts = stream.restore(shapes(sampler, target, xs, warmup, key))
     return tuned, states, _Tally.from_dict(counts)
 
 
@@ -252,7 +182,7 @@ def sample(
     if isinstance(target, AbstractScore) or target.space.continuous:
         xs = xs.astype(float)  # whole numbers have no gradient
     _check_start(target, xs)
-    per_chain = _tuned(sampler, warmup)
+    per_chain = is_tuned(sampler, warmup)
     # Every call of the compiled loop costs about a millisecond: one is enough where nobody watches. Sizes in steps of a
     # 25th let runs of nearly the same length share a program.
     size = -(-steps // 25) * (1 if progress else 25) if to is None else _stream_size(steps, xs)
@@ -280,19 +210,18 @@ def sample(
             tuned, states, tally = _resume(stream, sampler, walked, xs, warmup, size, warm_key, progress)
         parts = []
         done = 0 if stream is None else stream.done
-        with progress_bar("sampling", steps, show=progress) as advance:
-            advance(done)
+        with progress_bar("sampling", steps, show=progress) as shown:
+            shown(done)
             for first in range(done, steps, size):
                 count = min(size, steps - first)
-                states, part, *counted = _advance(
-                    tuned, per_chain, walked, states, _counts(first, count, thin), draw_key, size
-                )
-                tally.add(*counted)
+                moved = advance(tuned, per_chain, walked, states, Span(first, count, thin), draw_key, size)
+                tally.add(moved)
+                states, draws = moved.states, np.asarray(moved.draws)[:count]
                 if stream is None:
-                    parts.append(np.asarray(part)[:count])
+                    parts.append(draws)
                 else:
-                    stream.save((tuned, states), tally.to_dict(), np.asarray(part)[:count])
-                advance(count)
+                    stream.save((tuned, states), tally.to_dict(), draws)
+                shown(count)
     draws = np.moveaxis(np.concatenate(parts), 0, 1) if stream is None else stream.draws()
     divergences = tally.divergences + _ended_outside(target, np.asarray(draws[:, -1]))
     return Trace(draws, tally.accepted / (steps * thin), divergences, tuned, tally.clipped)

@@ -1,0 +1,162 @@
+"""Many chains as compiled programs: how they are tuned, and how they move.
+
+On one processor with several cores the chains are shared out (`devices.shares`): every core runs one compiled program
+on chains of its own. A chain's random numbers are those of its number among all chains, whoever runs beside it.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeGuard
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from unnorm.devices import shares, side_by_side, split_over_devices
+from unnorm.samplers.base import AbstractAdaptiveSampler, AbstractSampler
+
+
+def is_tuned(sampler: AbstractSampler, warmup: int) -> TypeGuard[AbstractAdaptiveSampler]:
+    """Whether warm-up makes a sampler of its own for every chain."""
+    return isinstance(sampler, AbstractAdaptiveSampler) and warmup > 0
+
+
+class Sum(NamedTuple):
+    """A sum that does not forget what was too small to be added (Kahan 1965): `total` - `excess`, one for each chain.
+
+    In 32 bits a plain sum of ones stands still at 2^24, which a long run passes.
+    """
+
+    total: Array
+    excess: Array
+
+    def plus(self, terms: Array | float) -> "Sum":
+        owed = terms - self.excess
+        total = self.total + owed
+        return Sum(total, (total - self.total) - owed)
+
+    def value(self) -> np.ndarray:
+        return np.asarray(self.total, np.float64) - np.asarray(self.excess, np.float64)
+
+
+class Span(NamedTuple):
+    """`length` draws from number `first` on, one after every `thin` steps."""
+
+    first: Any
+    length: Any
+    thin: Any
+
+
+class Moved(NamedTuple):
+    """Chains after a span: their states and draws (draws x chains), and what was counted for each of them."""
+
+    states: Any
+    draws: Any
+    accepted: Sum
+    clipped: Sum
+    divergences: Any
+
+
+def _share(tree: Any, first: Array, size: int) -> Any:
+    """`size` chains from number `first` on: that part of every array."""
+    return jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, first, size) if eqx.is_array(a) else a, tree)
+
+
+def _whole(number: int) -> np.ndarray:
+    """A whole number as an array, so that the compiler does not bake it in and one program serves all."""
+    return np.asarray(number, np.int32)
+
+
+def _firsts(chains: int) -> tuple[list[np.ndarray], int]:
+    """The number of the first chain of every share, and how many each has."""
+    size = chains // shares(chains)
+    return [_whole(first) for first in range(0, chains, size)], size
+
+
+@eqx.filter_jit
+def _joined(parts: Sequence[Any]) -> Any:
+    """The chains of all parts, in order."""
+    return jax.tree.map(lambda *part: jnp.concatenate(part) if eqx.is_array(part[0]) else part[0], *parts)
+
+
+@eqx.filter_jit
+def _stand(sampler: AbstractSampler, target: Any, xs: Array) -> Any:
+    return jax.vmap(lambda x: sampler.init(target, x))(split_over_devices(xs))
+
+
+@eqx.filter_jit
+def _warm_up(sampler: AbstractAdaptiveSampler, target: Any, xs: Array, warmup: int, key: PRNGKeyArray, first, size):
+    def one(x, key):
+        tuned, x = sampler.warm_up(target, x, steps=warmup, key=key)
+        return tuned, tuned.init(target, x)
+
+    mine = _share((xs, jax.random.split(key, len(xs))), first, size)
+    return eqx.filter_vmap(one)(*split_over_devices(mine))
+
+
+def shapes(sampler: AbstractSampler, target: Any, xs: Array, warmup: int, key: PRNGKeyArray) -> tuple[Any, Any]:
+    """What `begin` returns, with the shapes of arrays in their place."""
+    if not is_tuned(sampler, warmup):
+        return eqx.filter_eval_shape(lambda *args: (args[0], _stand(*args)), sampler, target, xs)
+    return eqx.filter_eval_shape(_warm_up, sampler, target, xs, warmup, key, _whole(0), len(xs))
+
+
+def begin(sampler: AbstractSampler, target: Any, xs: Array, warmup: int, key: PRNGKeyArray) -> tuple[Any, Any]:
+    """The sampler, tuned for every chain if it can be, and the states of chains that stand where tuning left them."""
+    if not is_tuned(sampler, warmup):
+        return sampler, _stand(sampler, target, xs)
+    firsts, size = _firsts(len(xs))
+    parts = side_by_side(lambda first: _warm_up(sampler, target, xs, warmup, key, first, size), firsts)
+    return parts[0] if len(parts) == 1 else _joined(parts)
+
+
+@eqx.filter_jit
+def _advance(samplers: Any, per_chain: bool, target: Any, states: Any, span: Span, key, size: int, first, chains: int):
+    """`advance` for `chains` chains from number `first` on."""
+    every = jax.tree.leaves(states)[0].shape[0]
+    states = _share(states, first, chains)
+    samplers = _share(samplers, first, chains) if per_chain else samplers
+    axis = eqx.if_array(0) if per_chain else None
+    step = eqx.filter_vmap(lambda s, x, k: s.step(target, x, key=k), in_axes=(axis, 0, 0))
+    position = eqx.filter_vmap(lambda s, x: s.position(x), in_axes=(axis, 0))
+
+    def move(number, carry: Moved) -> Moved:
+        keys = _share(jax.random.split(jax.random.fold_in(key, number), every), first, chains)
+        states, info = step(samplers, carry.states, keys)
+        # Every step is written down, over the one before unless it is `thin` steps old: one loop is faster than two.
+        draws = jax.lax.dynamic_update_index_in_dim(
+            carry.draws, position(samplers, states), number // span.thin - span.first, 0
+        )
+        # Most samplers clip nothing and say so by a plain 0, which costs no time to add.
+        none = isinstance(info.clipped, float) and info.clipped == 0
+        clipped = carry.clipped if none else carry.clipped.plus(info.clipped)
+        return Moved(
+            states, draws, carry.accepted.plus(info.acceptance), clipped, carry.divergences + info.divergent
+        )  # fmt: skip
+
+    shape = jax.eval_shape(position, samplers, states)
+    draws = split_over_devices(jnp.zeros((size, *shape.shape), shape.dtype), axis=1)
+    nothing = Sum(jnp.zeros(chains), jnp.zeros(chains))
+    states, none, divergences = split_over_devices((states, nothing, jnp.zeros(chains, int)))
+    ends = span.first * span.thin, (span.first + span.length) * span.thin
+    return jax.lax.fori_loop(*ends, move, Moved(states, draws, none, none, divergences))
+
+
+def advance(samplers: Any, per_chain: bool, target: Any, states: Any, span: Span, key, size: int) -> Moved:
+    """The draws of a span, in an array that has room for `size` of them; one program for every span.
+
+    `samplers` is one of them, or the tuned ones of all chains (`per_chain`).
+    """
+    firsts, chains = _firsts(jax.tree.leaves(states)[0].shape[0])
+    counts = Span(*map(_whole, span))
+
+    def part(first: np.ndarray) -> Moved:
+        return _advance(samplers, per_chain, target, states, counts, key, size, first, chains)
+
+    parts = side_by_side(part, firsts)
+    if len(parts) == 1:
+        return parts[0]
+    draws = np.concatenate([np.asarray(moved.draws) for moved in parts], axis=1)
+    rest = _joined([moved._replace(draws=None) for moved in parts])
+    return rest._replace(draws=draws)

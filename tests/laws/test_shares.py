@@ -1,0 +1,73 @@
+"""Chains shared out among the cores of a processor: the same draws, whoever makes them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from walks import CORRELATED, ISING
+
+import unnorm as un
+from unnorm import devices
+from unnorm.samplers import MALA, Gibbs, Langevin, chains
+
+#: Tuning magnifies rounding, and this energy has none that depends on how many chains there are.
+ROUND = un.energies.FunctionEnergy(lambda x: 0.5 * jnp.sum(x**2), un.spaces.Real((2,)))
+CASES = {
+    "plain walk": (CORRELATED, Langevin(0.05), {}),
+    "discarded steps": (CORRELATED, Langevin(0.05), {"warmup": 7}),
+    "tuned for each chain": (ROUND, MALA(), {"warmup": 30}),
+    "zeros and ones": (ISING, Gibbs(2), {}),
+}
+
+
+def run(case, monkeypatch, cores: int) -> un.samplers.Trace:
+    monkeypatch.setattr(devices, "_cores", lambda: cores)
+    target, sampler, options = case
+    return un.sample(target, sampler, chains=96, steps=20, key=jax.random.key(3), progress=False, **options)
+
+
+def alike(a: un.samplers.Trace, b: un.samplers.Trace) -> bool:
+    """Short runs of walks that forget: rounding stays at a few units in the last of seven digits."""
+    return bool(
+        np.allclose(a.draws, b.draws, atol=1e-5)
+        and np.allclose(a.acceptance, b.acceptance, atol=1e-5)
+        and a.divergences == b.divergences
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_draws_do_not_depend_on_the_number_of_cores(name, monkeypatch):
+    one, three = (run(CASES[name], monkeypatch, cores) for cores in (1, 3))
+    assert devices.shares(96) == 3
+    assert alike(one, three)
+    # Control: cores that all run the chains of the first one.
+    monkeypatch.setattr(chains, "_firsts", lambda count: ([chains._whole(0)] * 3, count // 3))
+    assert not alike(one, run(CASES[name], monkeypatch, 3))
+
+
+def test_chains_are_shared_equally_or_not_at_all(monkeypatch):
+    monkeypatch.setattr(devices, "_cores", lambda: 4)
+    least = devices.LEAST_SHARE
+    assert [devices.shares(n) for n in (1, least, 2 * least, 3 * least, 4 * least, 8 * least)] == [1, 1, 2, 3, 4, 4]
+    assert devices.shares(4 * least + 1) == 1  # a prime number of chains
+    assert devices.shares(6 * least + 3) == 3
+
+
+def test_every_core_has_the_settings_of_the_caller(monkeypatch):
+    with jax.enable_x64(True):
+        target = un.energies.standard_gaussian(2)
+        options = {"chains": 64, "steps": 3, "progress": False, "key": jax.random.key(0)}
+        monkeypatch.setattr(devices, "_cores", lambda: 2)
+        assert devices.shares(64) == 2
+        assert un.sample(target, Langevin(0.1), **options).draws.dtype == np.float64
+        found = devices.side_by_side(lambda _: bool(jax.config.jax_enable_x64), [1, 2])
+    # Control: by themselves threads have their own.
+    with jax.enable_x64(True), devices.ThreadPoolExecutor(1) as thread:
+        by_itself = thread.submit(lambda: bool(jax.config.jax_enable_x64)).result()
+    assert found == [True, True]
+    assert not by_itself
+
+
+def test_what_goes_wrong_on_one_core_is_told():
+    with pytest.raises(ZeroDivisionError):
+        devices.side_by_side(lambda n: 1 / n, [1, 0])
