@@ -9,15 +9,18 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+import equinox as eqx
 import jax
+import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import ArrayLike
 
 from unnorm.errors import require
 
 T = TypeVar("T")
 Piece = TypeVar("Piece")
 
-#: Chains that a core should have at the least: with fewer its vector units are idle.
+#: Chains that a core is given at the least: with fewer its vector units are idle.
 LEAST_SHARE = 16
 
 
@@ -48,16 +51,32 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def shares(chains: int) -> int:
-    """Into how many equal parts chains are cut for the cores of one processor to run side by side.
+def shares(count: int) -> tuple[list[np.ndarray], int]:
+    """Equal parts of `count` chains for the cores of one processor to run side by side.
 
-    Within one program the cores share every product of matrices and wait for each other after each of them; chains
-    need not wait for other chains. It is 1 on an accelerator and on several devices, and where cores would have few
-    chains.
+    The number of the first chain of each part, and how many each has. Within one program the cores share every product
+    of matrices and wait for each other after each of them; chains need not wait for other chains. There is one part on
+    an accelerator, on several devices, and where cores would have few chains.
+
+    >>> firsts, size = shares(1)
+    >>> [int(first) for first in firsts], size
+    ([0], 1)
     """
-    if jax.device_count() > 1 or jax.default_backend() != "cpu":
-        return 1
-    return max(n for n in range(1, _cores() + 1) if n == 1 or (chains % n == 0 and chains // n >= LEAST_SHARE))
+    parts = 1
+    if jax.device_count() == 1 and jax.default_backend() == "cpu":
+        parts = max(n for n in range(1, _cores() + 1) if n == 1 or (count % n == 0 and count // n >= LEAST_SHARE))
+    size = count // parts
+    # Arrays, so that the compiler does not bake them in and one program serves all parts.
+    return [np.asarray(first, np.int32) for first in range(0, count, size)], size
+
+
+def share(tree: T, first: ArrayLike, size: int) -> T:
+    """`size` chains from number `first` on: that part of every array.
+
+    >>> share(jax.numpy.arange(6.0), 2, 3).tolist()
+    [2.0, 3.0, 4.0]
+    """
+    return jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, first, size) if eqx.is_array(a) else a, tree)
 
 
 def side_by_side(call: Callable[[Piece], T], pieces: Sequence[Piece]) -> list[T]:

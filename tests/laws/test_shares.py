@@ -1,4 +1,4 @@
-"""Chains shared out among the cores of a processor: the same draws, whoever makes them."""
+"""Chains and points shared out among the cores of a processor: the same draws, whoever makes them."""
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +8,7 @@ from walks import CORRELATED, ISING
 
 import unnorm as un
 from unnorm import devices
+from unnorm.generators import run as generators
 from unnorm.samplers import MALA, Gibbs, Langevin, chains
 
 #: Tuning magnifies rounding, and this energy has none that depends on how many chains there are.
@@ -35,22 +36,49 @@ def alike(a: un.samplers.Trace, b: un.samplers.Trace) -> bool:
     )
 
 
+def parts(count: int) -> int:
+    return len(devices.shares(count)[0])
+
+
+def firsts_of_one_core(count: int) -> list[np.ndarray]:
+    """Three times the first."""
+    return [devices.shares(count)[0][0]] * 3
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_draws_do_not_depend_on_the_number_of_cores(name, monkeypatch):
     one, three = (run(CASES[name], monkeypatch, cores) for cores in (1, 3))
-    assert devices.shares(96) == 3
+    assert parts(96) == 3
     assert alike(one, three)
     # Control: cores that all run the chains of the first one.
-    monkeypatch.setattr(chains, "_firsts", lambda count: ([chains._whole(0)] * 3, count // 3))
+    monkeypatch.setattr(chains, "shares", lambda count: (firsts_of_one_core(count), count // 3))
     assert not alike(one, run(CASES[name], monkeypatch, 3))
+
+
+def test_points_do_not_depend_on_the_number_of_cores(monkeypatch):
+    noise = un.noises.VarianceExploding(0.1, 5.0)
+    score = un.scores.FunctionScore(lambda t, x: -x / (1 + noise.variance(t)))
+
+    def walk(cores: int) -> np.ndarray:
+        monkeypatch.setattr(devices, "_cores", lambda: cores)
+        levels, draw = jnp.linspace(1, 0, 6), un.generators.PosteriorDraw()
+        return un.generators.generate(
+            score, noise, un.generators.GibbsTransition(), levels=levels, n=96, shape=(2,), finish=draw,
+            key=jax.random.key(1),
+        ).points  # fmt: skip
+
+    one = walk(1)
+    assert np.allclose(walk(3), one, atol=1e-5)
+    monkeypatch.setattr(generators, "shares", lambda count: (firsts_of_one_core(count), count // 3))
+    assert not np.allclose(walk(3), one, atol=1e-2)
 
 
 def test_chains_are_shared_equally_or_not_at_all(monkeypatch):
     monkeypatch.setattr(devices, "_cores", lambda: 4)
     least = devices.LEAST_SHARE
-    assert [devices.shares(n) for n in (1, least, 2 * least, 3 * least, 4 * least, 8 * least)] == [1, 1, 2, 3, 4, 4]
-    assert devices.shares(4 * least + 1) == 1  # a prime number of chains
-    assert devices.shares(6 * least + 3) == 3
+    assert [parts(n) for n in (1, least, 2 * least, 3 * least, 4 * least, 8 * least)] == [1, 1, 2, 3, 4, 4]
+    assert parts(4 * least + 1) == 1  # a prime number of chains
+    assert parts(6 * least + 3) == 3
 
 
 def test_every_core_has_the_settings_of_the_caller(monkeypatch):
@@ -58,7 +86,7 @@ def test_every_core_has_the_settings_of_the_caller(monkeypatch):
         target = un.energies.standard_gaussian(2)
         options = {"chains": 64, "steps": 3, "progress": False, "key": jax.random.key(0)}
         monkeypatch.setattr(devices, "_cores", lambda: 2)
-        assert devices.shares(64) == 2
+        assert parts(64) == 2
         assert un.sample(target, Langevin(0.1), **options).draws.dtype == np.float64
         found = devices.side_by_side(lambda _: bool(jax.config.jax_enable_x64), [1, 2])
     # Control: by themselves threads have their own.

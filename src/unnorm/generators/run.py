@@ -7,9 +7,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, Int, Key, PRNGKeyArray
 
 from unnorm.compiling import compiled
+from unnorm.devices import share, shares, side_by_side
 from unnorm.errors import require
 from unnorm.generators.base import AbstractTransition, Then
 from unnorm.generators.gibbs import GibbsTransition
@@ -103,21 +104,28 @@ def _walk(
     transition: AbstractTransition,
     finish: AbstractFinish,
     levels: Float[Array, " k"],
-    xs: Array,
+    every: Array,
     key: PRNGKeyArray,
+    first: Int[Array | np.ndarray, ""],
+    size: int,
 ) -> tuple[Array, Scalar]:
+    """`size` of the points from number `first` on; a point's random numbers are those of its number."""
     keys = jax.random.split(key, len(levels))
+
+    def own(key: PRNGKeyArray) -> Key[Array, " n"]:
+        return share(jax.random.split(key, len(every)), first, size)
 
     def level(carry, inputs):
         xs, total = carry
         t, s, key = inputs
         move = jax.vmap(lambda x, k: _counted(transition, score, noise, t, s, x, k))
-        xs, clipped = move(xs, jax.random.split(key, len(xs)))
+        xs, clipped = move(xs, own(key))
         return (xs, total + jnp.sum(clipped)), None
 
-    (xs, total), _ = jax.lax.scan(level, (xs, jnp.zeros(())), (levels[:-1], levels[1:], keys[1:]))
+    begin = share(every, first, size), jnp.zeros(())
+    (xs, total), _ = jax.lax.scan(level, begin, (levels[:-1], levels[1:], keys[1:]))
     end = jax.vmap(lambda x, k: finish(score, noise, levels[-1], x, key=k))
-    xs, clipped = end(xs, jax.random.split(keys[0], len(xs)))
+    xs, clipped = end(xs, own(keys[0]))
     return xs, total + jnp.sum(clipped)
 
 
@@ -158,7 +166,10 @@ def generate(
         xs = jnp.asarray(start, float)
         require(xs.shape == (n, *shape), f"{n} points of shape {shape} cannot start from an array of {xs.shape}")
     last = PosteriorMean() if finish is None else finish
-    points, clipped = _walk(score, noise, transition, last, jnp.asarray(ts, float), xs, key)
-    points = np.asarray(points)
+    firsts, size = shares(n)
+    parts = side_by_side(
+        lambda first: _walk(score, noise, transition, last, jnp.asarray(ts, float), xs, key, first, size), firsts
+    )
+    points = np.concatenate([np.asarray(part) for part, _ in parts])
     lost = int(np.sum(~np.all(np.isfinite(points.reshape(n, -1)), axis=1)))
-    return Generated(points, lost, int(clipped))
+    return Generated(points, lost, sum(int(clipped) for _, clipped in parts))

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from unnorm.devices import shares, side_by_side, split_over_devices
+from unnorm.devices import share, shares, side_by_side, split_over_devices
 from unnorm.samplers.base import AbstractAdaptiveSampler, AbstractSampler
 
 
@@ -58,20 +58,9 @@ class Moved(NamedTuple):
     divergences: Any
 
 
-def _share(tree: Any, first: Array, size: int) -> Any:
-    """`size` chains from number `first` on: that part of every array."""
-    return jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, first, size) if eqx.is_array(a) else a, tree)
-
-
 def _whole(number: int) -> np.ndarray:
     """A whole number as an array, so that the compiler does not bake it in and one program serves all."""
     return np.asarray(number, np.int32)
-
-
-def _firsts(chains: int) -> tuple[list[np.ndarray], int]:
-    """The number of the first chain of every share, and how many each has."""
-    size = chains // shares(chains)
-    return [_whole(first) for first in range(0, chains, size)], size
 
 
 @eqx.filter_jit
@@ -91,7 +80,7 @@ def _warm_up(sampler: AbstractAdaptiveSampler, target: Any, xs: Array, warmup: i
         tuned, x = sampler.warm_up(target, x, steps=warmup, key=key)
         return tuned, tuned.init(target, x)
 
-    mine = _share((xs, jax.random.split(key, len(xs))), first, size)
+    mine = share((xs, jax.random.split(key, len(xs))), first, size)
     return eqx.filter_vmap(one)(*split_over_devices(mine))
 
 
@@ -106,7 +95,7 @@ def begin(sampler: AbstractSampler, target: Any, xs: Array, warmup: int, key: PR
     """The sampler, tuned for every chain if it can be, and the states of chains that stand where tuning left them."""
     if not is_tuned(sampler, warmup):
         return sampler, _stand(sampler, target, xs)
-    firsts, size = _firsts(len(xs))
+    firsts, size = shares(len(xs))
     parts = side_by_side(lambda first: _warm_up(sampler, target, xs, warmup, key, first, size), firsts)
     return parts[0] if len(parts) == 1 else _joined(parts)
 
@@ -115,14 +104,14 @@ def begin(sampler: AbstractSampler, target: Any, xs: Array, warmup: int, key: PR
 def _advance(samplers: Any, per_chain: bool, target: Any, states: Any, span: Span, key, size: int, first, chains: int):
     """`advance` for `chains` chains from number `first` on."""
     every = jax.tree.leaves(states)[0].shape[0]
-    states = _share(states, first, chains)
-    samplers = _share(samplers, first, chains) if per_chain else samplers
+    states = share(states, first, chains)
+    samplers = share(samplers, first, chains) if per_chain else samplers
     axis = eqx.if_array(0) if per_chain else None
     step = eqx.filter_vmap(lambda s, x, k: s.step(target, x, key=k), in_axes=(axis, 0, 0))
     position = eqx.filter_vmap(lambda s, x: s.position(x), in_axes=(axis, 0))
 
     def move(number, carry: Moved) -> Moved:
-        keys = _share(jax.random.split(jax.random.fold_in(key, number), every), first, chains)
+        keys = share(jax.random.split(jax.random.fold_in(key, number), every), first, chains)
         states, info = step(samplers, carry.states, keys)
         # Every step is written down, over the one before unless it is `thin` steps old: one loop is faster than two.
         draws = jax.lax.dynamic_update_index_in_dim(
@@ -148,7 +137,7 @@ def advance(samplers: Any, per_chain: bool, target: Any, states: Any, span: Span
 
     `samplers` is one of them, or the tuned ones of all chains (`per_chain`).
     """
-    firsts, chains = _firsts(jax.tree.leaves(states)[0].shape[0])
+    firsts, chains = shares(jax.tree.leaves(states)[0].shape[0])
     counts = Span(*map(_whole, span))
 
     def part(first: np.ndarray) -> Moved:
