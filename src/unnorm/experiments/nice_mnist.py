@@ -214,7 +214,7 @@ def _said(measured: dict[str, dict[str, np.ndarray]], grids: dict[str, Any]) -> 
         _better(f"DSM with any noise of the grid (the nearest: {least})", "with the heuristic one", likelihood[least],
                 "higher log-likelihood"),
         Claim(
-            f"Approximate backpropagation, above 1e9 for kernel families, does not end there ({largest:.3g}).",
+            f"Approximate backpropagation, above 1e9 for kernel families, is below it at its best ({largest:.3g}).",
             largest < 1e9,
         ),
     )  # fmt: skip
