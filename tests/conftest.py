@@ -13,6 +13,11 @@ if hasattr(os, "sched_setaffinity") and (worker := os.environ.get("PYTEST_XDIST_
     os.sched_setaffinity(0, {cores[int(worker) % len(cores)]})
 
 
+def pytest_collection_modifyitems(items):
+    """The longest test goes first, so that at the end no worker waits for it."""
+    items.sort(key=lambda item: item.path.name != "test_shapes.py")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def programs_are_let_go():
     """Forget compiled programs when a file of tests is done.

@@ -9,15 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from unnorm import catalogue
 
 SWEEP = Path(__file__).with_name("shapes_sweep.py")
 
 
-@pytest.fixture(scope="module")
-def sweep():
+def _swept():
     # Nothing in it runs for long, so its programs are compiled as quickly as can be.
     environment = {**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
     done = subprocess.run(
@@ -27,21 +24,18 @@ def sweep():
     return json.loads(done.stdout)
 
 
-def test_no_annotation_is_false(sweep):
-    assert not sweep["false"], "\n\n".join(f"{name}: {message}" for name, message in sweep["false"].items())
-
-
-@pytest.mark.parametrize("kind", ["models", "noises", "objectives", "samplers", "generators", "data"])
-def test_the_sweep_covers_the_catalogue(sweep, kind):
-    missing = {f"{kind}/{name}" for name, _ in catalogue.listing()[kind]} - {*sweep["exercised"], *sweep["false"]}
-    assert not missing
-
-
-def test_the_sweep_covers_the_public_names(sweep):
-    assert not sweep["untouched"]
-
-
-def test_what_is_wrong_is_refused(sweep):
-    """Negative controls: points for rows, rows for points, and a module that does not do what it says."""
-    assert len(sweep["refusals"]) == 9
-    assert set(sweep["refusals"].values()) == {"TypeCheckError"}, sweep["refusals"]
+def test_shapes_and_types_are_what_the_annotations_say(subtests):
+    """One test, so that no two workers sweep at once."""
+    sweep = _swept()
+    with subtests.test("no annotation is false"):
+        assert not sweep["false"], "\n\n".join(f"{name}: {message}" for name, message in sweep["false"].items())
+    for kind in ("models", "noises", "objectives", "samplers", "generators", "data"):
+        with subtests.test("the sweep covers the catalogue", kind=kind):
+            found = {*sweep["exercised"], *sweep["false"]}
+            assert not {f"{kind}/{name}" for name, _ in catalogue.listing()[kind]} - found
+    with subtests.test("the sweep covers the public names"):
+        assert not sweep["untouched"]
+    # Negative controls: points for rows, rows for points, and a module that does not do what it says.
+    with subtests.test("what is wrong is refused"):
+        assert len(sweep["refusals"]) == 9
+        assert set(sweep["refusals"].values()) == {"TypeCheckError"}, sweep["refusals"]
