@@ -46,6 +46,15 @@ def require_divisible(count: int, what: str) -> None:
     )
 
 
+def whole(number: int) -> np.ndarray:
+    """A whole number as an array, so that the compiler does not bake it in and one program serves all.
+
+    >>> whole(3)
+    array(3, dtype=int32)
+    """
+    return np.asarray(number, np.int32)
+
+
 def _cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -66,8 +75,7 @@ def shares(count: int) -> tuple[list[np.ndarray], int]:
     if jax.device_count() == 1 and jax.default_backend() == "cpu":
         parts = max(n for n in range(1, _cores() + 1) if n == 1 or (count % n == 0 and count // n >= LEAST_SHARE))
     size = count // parts
-    # Arrays, so that the compiler does not bake them in and one program serves all parts.
-    return [np.asarray(first, np.int32) for first in range(0, count, size)], size
+    return [whole(first) for first in range(0, count, size)], size
 
 
 def share(tree: T, first: ArrayLike, size: int) -> T:

@@ -81,19 +81,27 @@ def test_chains_are_shared_equally_or_not_at_all(monkeypatch):
     assert parts(6 * least + 3) == 3
 
 
+def settings(_: int) -> tuple[bool, str, bool, object]:
+    asked = jax.config
+    return asked.jax_enable_x64, asked.jax_default_matmul_precision, asked.jax_debug_nans, asked.jax_default_device
+
+
 def test_every_core_has_the_settings_of_the_caller(monkeypatch):
-    with jax.enable_x64(True):
-        target = un.energies.standard_gaussian(2)
-        options = {"chains": 64, "steps": 3, "progress": False, "key": jax.random.key(0)}
-        monkeypatch.setattr(devices, "_cores", lambda: 2)
-        assert parts(64) == 2
-        assert un.sample(target, Langevin(0.1), **options).draws.dtype == np.float64
-        found = devices.side_by_side(lambda _: bool(jax.config.jax_enable_x64), [1, 2])
-    # Control: by themselves threads have their own.
-    with jax.enable_x64(True), devices.ThreadPoolExecutor(1) as thread:
-        by_itself = thread.submit(lambda: bool(jax.config.jax_enable_x64)).result()
-    assert found == [True, True]
-    assert not by_itself
+    monkeypatch.setattr(devices, "_cores", lambda: 2)
+    assert parts(64) == 2
+    options = {"chains": 64, "steps": 3, "progress": False, "key": jax.random.key(0)}
+    device = jax.devices()[0]
+    with (
+        jax.enable_x64(True), jax.default_matmul_precision("highest"), jax.debug_nans(True), jax.default_device(device)
+    ):  # fmt: skip
+        mine = settings(0)
+        assert un.sample(un.energies.standard_gaussian(2), Langevin(0.1), **options).draws.dtype == np.float64
+        found = devices.side_by_side(settings, [1, 2])
+        # Control: by themselves threads have their own.
+        with devices.ThreadPoolExecutor(1) as thread:
+            by_itself = thread.submit(settings, 0).result()
+    assert found == [mine, mine]
+    assert all(a != b for a, b in zip(mine, by_itself, strict=True))
 
 
 def test_what_goes_wrong_on_one_core_is_told():

@@ -21,9 +21,9 @@ the methods can be compared then; the published figures are those of 28 x 28 ima
 differences row by row on the same test rows; the spread over training seeds is not in these errors.
 
 In words the source says that SSM-VR is far ahead of all others in SM loss, that the heuristic noise is the worst of all
-in both figures, that CP is worse than SSM, that approximate backpropagation fails less than for kernel families, and
-that likelihood and SM loss have little to do with each other. Those claims stand first; the printed order of both
-columns, neighbour by neighbour, stands after them.
+in both figures, that CP is worse than SSM, that approximate backpropagation has more success than for kernel families,
+and that likelihood and SM loss have little to do with each other. What of it is not in the printed order of the columns
+stands first; that order stands after it, neighbour by neighbour.
 """
 
 from functools import partial
@@ -205,7 +205,7 @@ def _said(measured: dict[str, dict[str, np.ndarray]], grids: dict[str, Any]) -> 
     heuristic = measured["DSM (heuristic)"]
     loss = {sigma: heuristic["sm"] - np.asarray(of["sm"]) for sigma, of in grids.items()}
     likelihood = {s: np.asarray(of["log_likelihood"]) - heuristic["log_likelihood"] for s, of in grids.items()}
-    largest = float(measured["approx BP, as released"]["sm"].mean())
+    gained = float(measured["approx BP, as released"]["sm"].mean())
     first, lowest, least = (_nearest(gaps) for gaps in (ahead, loss, likelihood))
     return (
         _better("SSM-VR, before all others,", first, ahead[first], "lower SM loss"),
@@ -213,10 +213,8 @@ def _said(measured: dict[str, dict[str, np.ndarray]], grids: dict[str, Any]) -> 
                 "lower SM loss"),
         _better(f"DSM with any noise of the grid (the nearest: {least})", "with the heuristic one", likelihood[least],
                 "higher log-likelihood"),
-        Claim(
-            f"Approximate backpropagation, above 1e9 for kernel families, is below it at its best ({largest:.3g}).",
-            largest < 1e9,
-        ),
+        # Not "below 1e9, where kernel families end": the best weights of a run are never worse than its first.
+        Claim(f"Approximate backpropagation has a lower SM loss ({gained:.3g}) than a flat density (0).", gained < 0),
     )  # fmt: skip
 
 

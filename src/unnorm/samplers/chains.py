@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from unnorm.devices import share, shares, side_by_side, split_over_devices
+from unnorm.devices import share, shares, side_by_side, split_over_devices, whole
 from unnorm.samplers.base import AbstractAdaptiveSampler, AbstractSampler
 
 
@@ -58,11 +58,6 @@ class Moved(NamedTuple):
     divergences: Any
 
 
-def _whole(number: int) -> np.ndarray:
-    """A whole number as an array, so that the compiler does not bake it in and one program serves all."""
-    return np.asarray(number, np.int32)
-
-
 @eqx.filter_jit
 def _joined(parts: Sequence[Any]) -> Any:
     """The chains of all parts, in order."""
@@ -88,7 +83,7 @@ def shapes(sampler: AbstractSampler, target: Any, xs: Array, warmup: int, key: P
     """What `begin` returns, with the shapes of arrays in their place."""
     if not is_tuned(sampler, warmup):
         return eqx.filter_eval_shape(lambda *args: (args[0], _stand(*args)), sampler, target, xs)
-    return eqx.filter_eval_shape(_warm_up, sampler, target, xs, warmup, key, _whole(0), len(xs))
+    return eqx.filter_eval_shape(_warm_up, sampler, target, xs, warmup, key, whole(0), len(xs))
 
 
 def begin(sampler: AbstractSampler, target: Any, xs: Array, warmup: int, key: PRNGKeyArray) -> tuple[Any, Any]:
@@ -138,7 +133,7 @@ def advance(samplers: Any, per_chain: bool, target: Any, states: Any, span: Span
     `samplers` is one of them, or the tuned ones of all chains (`per_chain`).
     """
     firsts, chains = shares(jax.tree.leaves(states)[0].shape[0])
-    counts = Span(*map(_whole, span))
+    counts = Span(*map(whole, span))
 
     def part(first: np.ndarray) -> Moved:
         return _advance(samplers, per_chain, target, states, counts, key, size, first, chains)
