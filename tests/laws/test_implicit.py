@@ -60,8 +60,8 @@ GAIN = COVARIANCE @ LOADING.T / SIGMA**2
 class Affine(eqx.Module):
     weight: jax.Array
 
-    def __call__(self, x):
-        return self.weight @ x
+    def __call__(self, *inputs):
+        return self.weight @ jnp.concatenate(inputs)
 
 
 class Fixed(eqx.Module):
@@ -84,7 +84,7 @@ class Moments(eqx.Module):
 class Zero(eqx.Module):
     """A score that is always nought: the entropy is then forgotten."""
 
-    def __call__(self, z):
+    def __call__(self, *inputs):
         return jnp.zeros(2)
 
 

@@ -76,8 +76,8 @@ def entries(covariance: np.ndarray) -> np.ndarray:
 class Affine(eqx.Module):
     weight: jax.Array
 
-    def __call__(self, x):
-        return self.weight @ x
+    def __call__(self, *inputs):
+        return self.weight @ jnp.concatenate(inputs)
 
 
 class Fixed(eqx.Module):

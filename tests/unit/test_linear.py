@@ -43,3 +43,34 @@ def test_a_layer_is_what_equinox_computes():
         layer = eqx.nn.Linear(3, 2, use_bias=bias, key=jax.random.key(0))
         x = jnp.array([0.3, -1.0, 2.0])
         np.testing.assert_allclose(affine(layer, x), layer(x), rtol=1e-6)
+
+
+def test_several_inputs_are_one_laid_end_to_end():
+    """In value and gradient; in another order they are not. What a batch has in common is multiplied once."""
+    layer = eqx.nn.Linear(7, 3, key=jax.random.key(0))
+    common, own = jax.random.normal(jax.random.key(1), (2,)), jax.random.normal(jax.random.key(2), (4, 5))
+
+    def several(layer, order):
+        return jax.vmap(lambda x: affine(layer, *order(common, x)))(own)
+
+    def joined(layer):
+        return jax.vmap(lambda x: layer(jnp.concatenate([common, x])))(own)
+
+    def slope(f):
+        return eqx.filter_grad(lambda layer: jnp.sum(jnp.sin(f(layer))))(layer).weight
+
+    def right(layer):
+        return several(layer, lambda a, b: (a, b))
+
+    def swapped(layer):
+        return several(layer, lambda a, b: (b, a))
+
+    np.testing.assert_allclose(right(layer), joined(layer), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(slope(right), slope(joined), rtol=1e-5, atol=1e-6)
+    assert np.abs(swapped(layer) - joined(layer)).max() > 0.1
+    products = [
+        equation.outvars[0].aval.size
+        for equation in jax.make_jaxpr(right)(layer).jaxpr.eqns
+        if "dot_general" in str(equation)
+    ]
+    assert sorted(products) == [3, 12]

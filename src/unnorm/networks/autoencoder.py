@@ -33,12 +33,12 @@ class ImplicitEncoder(AbstractEncoder):
     (2,)
     """
 
-    network: Callable[[Array], Array]
+    network: Callable[[Array, Array], Array]
     noise: int = eqx.field(static=True)
 
     def sample(self, x: Point, *, key: PRNGKeyArray) -> Latent:
         flat = x.reshape(-1)
-        return self.network(jnp.concatenate([flat, jax.random.normal(key, (self.noise,), flat.dtype)]))
+        return self.network(flat, jax.random.normal(key, (self.noise,), flat.dtype))
 
 
 class GaussianEncoder(AbstractEncoder):
@@ -138,7 +138,7 @@ class ScoredAutoencoder(eqx.Module):
 
     encoder: AbstractEncoder
     decoder: AbstractDecoder
-    score: Callable[[Array], Array]
+    score: Callable[..., Array]
 
 
 def _tanh(inputs: int, outputs: int, width: int, key: PRNGKeyArray) -> MLP:

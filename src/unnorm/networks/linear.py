@@ -4,6 +4,8 @@ from functools import partial
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
@@ -12,7 +14,6 @@ from jaxtyping import Array, Float
 def product(weight: Float[Array, "outputs inputs"], x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
     """weight @ x, differentiable to any order in both arguments.
 
-    >>> import jax.numpy as jnp
     >>> jax.grad(lambda w: product(w, jnp.array([1.0, 2.0]))[0])(jnp.ones((1, 2))).tolist()
     [[1.0, 2.0]]
     """
@@ -36,12 +37,16 @@ def _product_jvp(primals, tangents):
     return product(weight, x), sum(terms[1:], terms[0])
 
 
-def affine(layer: eqx.nn.Linear, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
-    """What the layer computes: W x + b (b may be missing).
+def affine(layer: eqx.nn.Linear, *inputs: Float[Array, " _"]) -> Float[Array, " outputs"]:
+    """What the layer computes: W x + b (b may be missing), of several inputs as if laid end to end.
 
-    >>> import jax.numpy as jnp
+    Each is multiplied by its own columns of W, so that one which a batch has in common is multiplied once.
+
     >>> affine(eqx.nn.Linear(3, 2, key=jax.random.key(0)), jnp.zeros(3)).shape
     (2,)
     """
-    y = product(layer.weight, x)
+    ends = np.cumsum([len(x) for x in inputs])[:-1]
+    columns = jnp.split(layer.weight, ends, axis=1) if len(inputs) > 1 else [layer.weight]
+    first, *others = (product(weight, x) for weight, x in zip(columns, inputs, strict=True))
+    y = sum(others, first)
     return y if layer.bias is None else y + layer.bias

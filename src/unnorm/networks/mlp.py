@@ -13,10 +13,14 @@ from unnorm.networks.linear import affine
 class MLP(eqx.Module):
     """h_{i+1} = activation(W_i h_i + b_i), the last layer linear.
 
-    The default activation is SiLU: smooth, so that objectives which differentiate the score are well defined.
+    The default activation is SiLU: smooth, so that objectives which differentiate the score are well defined. Several
+    inputs count as one, laid end to end; under `vmap` what an input that all have in common contributes to the first
+    layer is computed once.
 
     >>> import jax, jax.numpy as jnp
     >>> MLP(2, 1, width=8, depth=2, key=jax.random.key(0))(jnp.zeros(2)).shape
+    (1,)
+    >>> MLP(5, 1, width=8, depth=2, key=jax.random.key(0))(jnp.zeros(2), jnp.zeros(3)).shape
     (1,)
     """
 
@@ -40,7 +44,8 @@ class MLP(eqx.Module):
         self.layers = tuple(eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=True))
         self.activation = activation
 
-    def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
-        for layer in self.layers[:-1]:
-            x = self.activation(affine(layer, x))
-        return affine(self.layers[-1], x)
+    def __call__(self, *inputs: Float[Array, " _"]) -> Float[Array, " outputs"]:
+        x = affine(self.layers[0], *inputs)
+        for layer in self.layers[1:]:
+            x = affine(layer, self.activation(x))
+        return x

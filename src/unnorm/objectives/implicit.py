@@ -161,11 +161,11 @@ class ImplicitVAE(AbstractImplicit):
             first, second, slicing = jax.random.split(key, 3)
             flat = x.reshape(-1)
             z = model.encoder.sample(x, key=first)
-            slope = _frozen(model.score)(jnp.concatenate([flat, z]))
+            slope = _frozen(model.score)(flat, z)
             fixed = jax.lax.stop_gradient(model.encoder.sample(x, key=second))
 
             def field(z):
-                return model.score(jnp.concatenate([flat, z]))
+                return model.score(flat, z)
 
             vs = jax.vmap(lambda k: self.directions(fixed, key=k))(jax.random.split(slicing, self.slices))
             return z, slope, jnp.mean(jax.vmap(lambda v: _sliced(field, fixed, v))(vs))
