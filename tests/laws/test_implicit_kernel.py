@@ -93,14 +93,14 @@ def fixed(matrix) -> Fixed:
     return Fixed(tuple(map(tuple, np.asarray(matrix).tolist())))
 
 
-def posterior(estimator, steps: int = 600) -> np.ndarray:
+def posterior(estimator, steps: int = 600, draws: int = DRAWS, followed: int | None = None) -> np.ndarray:
     """Mean map and covariance of the encoder learnt on each of 12 data sets."""
     generator = np.random.default_rng(0)
     shape = (REPEATS, 4000)
     xs = generator.normal(size=(*shape, 2)) @ LOADING.T + SIGMA * generator.normal(size=(*shape, 3))
     encoder = ImplicitEncoder(Affine(jnp.concatenate([jnp.zeros((2, 3)), jnp.eye(2)], axis=1)), 2)
     learnt = fit_repeats(
-        Autoencoder(encoder, GaussianDecoder(fixed(LOADING), SIGMA)), KernelVAE(estimator, DRAWS),
+        Autoencoder(encoder, GaussianDecoder(fixed(LOADING), SIGMA)), KernelVAE(estimator, draws, followed),
         jnp.asarray(xs, float), steps=steps, batch=16, rate=0.01, key=jax.random.key(1),
     )  # fmt: skip
     trained: Any = learnt.encoder
@@ -117,6 +117,13 @@ def test_a_kernel_encoder_learns_the_posterior_that_its_estimate_allows(estimato
     assert holds(found, truth)
     # Twenty codes are too few for the true covariance, and the law can tell.
     assert breaks(found, np.concatenate([GAIN.reshape(6), entries(COVARIANCE)]))
+
+
+def test_a_gradient_through_few_codes_ends_where_that_through_all_does():
+    truth = np.concatenate([GAIN.reshape(6), entries(fixed_point(stein))])
+    assert holds(posterior(stein, followed=4), truth)
+    # Control: no more codes than that for the estimate either.
+    assert breaks(posterior(stein, draws=4), truth)
 
 
 def test_without_the_entropy_the_codes_collapse():
@@ -182,3 +189,9 @@ def test_the_aggregate_without_the_entropy_shrinks():
 def test_one_code_is_refused():
     with pytest.raises(InputError, match="codes of a kernel estimate must be a whole number from 2 up"):
         KernelVAE(stein, 1)
+
+
+@pytest.mark.parametrize(("followed", "words"), [(0, "a whole number from 1 up"), (11, "of 10 codes the gradient")])
+def test_codes_that_are_not_there_cannot_be_followed(followed, words):
+    with pytest.raises(InputError, match=words):
+        KernelVAE(stein, 10, followed)
