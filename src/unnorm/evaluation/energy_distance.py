@@ -9,6 +9,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.estimate import Estimate
@@ -20,6 +21,31 @@ class NegativeDistance(eqx.Module):
 
     def __call__(self, a: Float[Array, "n d"], b: Float[Array, "m d"]) -> Float[Array, "n m"]:
         return -jnp.sqrt(squared_distances(a, b))
+
+
+#: Points among which the shortest distance that matters is looked for.
+LOOKED_AT = 256
+
+
+class Distances:
+    """-|x - y| in any unit."""
+
+    degree = 1
+
+    def in_unit(self, unit: float) -> NegativeDistance:
+        """Distances have the unit of the points: the kernel is the same in all."""
+        return NegativeDistance()
+
+    def finest(self, points: Float[np.ndarray, "n d"], unit: float) -> float:
+        """The median distance to the nearest of some other points, none of them in the same place."""
+        # Loaded here: nothing else in this module needs it.
+        from scipy.spatial.distance import cdist
+
+        some = points[np.linspace(0, len(points) - 1, min(LOOKED_AT, len(points))).astype(int)]
+        apart = cdist(some, some)
+        nearest = np.where(apart > 0, apart, np.inf).min(axis=1)
+        # Points that are all in one place have no distance that could be rounded.
+        return float(np.median(nearest))
 
 
 def energy_distance(x: Any, y: Any, *, block: int = 1024) -> Estimate:
@@ -34,7 +60,7 @@ def energy_distance(x: Any, y: Any, *, block: int = 1024) -> Estimate:
     >>> found.value > 5 * found.stderr
     True
     """
-    return kernel_estimate(NegativeDistance(), x, y, block=block, method="unbiased energy distance")
+    return kernel_estimate(Distances(), x, y, block=block, method="unbiased energy distance")
 
 
 def energy_test(x: Any, y: Any, *, permutations: int = 500, block: int = 1024, key: PRNGKeyArray) -> Estimate:
@@ -45,6 +71,6 @@ def energy_test(x: Any, y: Any, *, permutations: int = 500, block: int = 1024, k
     >>> round(energy_test(x, y + 1, key=jax.random.key(0)).diagnostics["p_value"], 3)
     0.002
     """
-    p = permutation_p_value(NegativeDistance(), x, y, permutations=permutations, block=block, key=key)
+    p = permutation_p_value(Distances(), x, y, permutations=permutations, block=block, key=key)
     found = energy_distance(x, y, block=block)
     return replace(found, diagnostics={**found.diagnostics, "p_value": p, "permutations": float(permutations)})

@@ -1,10 +1,12 @@
 """E k(x, x') + E k(y, y') - 2 E k(x, y) for any kernel k: without bias, with its error, and with a p-value.
 
 The maximum mean discrepancy and the energy distance are two kernels of it. Sums of kernels are kept, never a whole
-matrix.
+matrix. Points are looked at around their mean and in a unit of their own, so that no units overflow, and in double
+precision where single precision could not tell neighbours apart.
 """
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -16,6 +18,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unnorm.errors import require
 from unnorm.estimate import Estimate
 from unnorm.evaluation.tables import table_of
+from unnorm.samplers.checks import whole_number
+
+#: Up to so many coordinates, distances are taken by differences.
+BY_DIFFERENCES = 8
+#: Squared distances may be rounded by this share of the square of the shortest one that matters.
+ROUNDING = 1e-3
 
 
 @runtime_checkable
@@ -23,6 +31,20 @@ class Kernel(Protocol):
     """k(a_i, b_j) of all pairs, as a pytree: its numbers may change without compiling anew."""
 
     def __call__(self, a: Float[Array, "n d"], b: Float[Array, "m d"], /) -> Float[Array, "n m"]: ...
+
+
+@runtime_checkable
+class KernelFamily(Protocol):
+    """A kernel in every unit of length: k(x, y) = unit^degree in_unit(unit)(x / unit, y / unit)."""
+
+    @property
+    def degree(self) -> int: ...
+
+    def in_unit(self, unit: float) -> Kernel: ...
+
+    def finest(self, points: Float[np.ndarray, "n d"], unit: float) -> float:
+        """The shortest distance, in this unit, that the kernel is to tell from zero; the points are in it too."""
+        ...
 
 
 class KernelSums(NamedTuple):
@@ -39,12 +61,18 @@ class KernelSums(NamedTuple):
 
 def squared_distances(a: Float[Array, "n d"], b: Float[Array, "m d"]) -> Float[Array, "n m"]:
     """|a_i - b_j|^2."""
-    if a.shape[1] <= 8:
+    if a.shape[1] <= BY_DIFFERENCES:
         # Differences first: exact also where the points are far from the origin and close together.
         return sum(((a[:, k, None] - b[:, k]) ** 2 for k in range(a.shape[1])), jnp.zeros((), a.dtype))
     # One matrix product: in many dimensions the differences would cost far more than the exponentials.
     inner = jnp.matmul(a, b.T, precision="highest")
     return jnp.maximum(jnp.sum(a**2, 1)[:, None] + jnp.sum(b**2, 1) - 2 * inner, 0)
+
+
+def _block(block: Any) -> int:
+    block = whole_number(block, "block")
+    require(block >= 1, f"block {block} is not positive; pass at least 1")
+    return block
 
 
 def _blocks(a: Array, block: int) -> tuple[Array, Array]:
@@ -143,35 +171,77 @@ def variance(xx: KernelSums, yy: KernelSums, xy: KernelSums) -> tuple[float, flo
     return float(4 * a / n + 4 * b / m), second
 
 
-def _centred(x: np.ndarray, y: np.ndarray, kernel: Kernel) -> tuple[Array, Array, Array]:
-    """Both samples around their common mean, and a constant to take off the kernel.
+class Prepared(NamedTuple):
+    """Both samples around their common mean, in a unit of their own, and the kernel in that unit.
 
     Distances do not depend on the origin; rounding does, so the origin is put among the points. Nor do U and its
-    variance change when a constant is taken off the kernel, and the sums then round less.
+    variance change when a constant, `shift`, is taken off the kernel, and the sums then round less.
     """
-    centre = np.vstack([x, y]).mean(axis=0)
-    a, b = jnp.asarray(x - centre, float), jnp.asarray(y - centre, float)
-    return a, b, jnp.mean(kernel(a[:64], b[:64]))
+
+    kernel: Kernel
+    a: Float[Array, "n d"]
+    b: Float[Array, "m d"]
+    shift: Float[Array, ""]
 
 
-def kernel_estimate(kernel: Kernel, x: Any, y: Any, *, block: int, method: str) -> Estimate:
+def exponent_of(points: Float[np.ndarray, "n d"]) -> int:
+    """e with the largest |coordinate| in [2^e, 2^(e+1)): dividing by 2^e rounds nothing."""
+    largest = float(np.abs(points).max())
+    return math.frexp(largest)[1] - 1 if largest > 0 else 0
+
+
+def _in_own_unit(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """Both samples around their common mean, the largest coordinate between 1 and 2, and the unit they are then in."""
+    pooled = np.vstack([x, y])
+    # Twice: the mean of points near the largest number would overflow, and the mean may be all there is to them.
+    first = exponent_of(pooled)
+    pooled = np.ldexp(pooled, -first)
+    pooled = pooled - pooled.mean(axis=0)
+    second = exponent_of(pooled)
+    pooled = np.ldexp(pooled, -second)
+    return pooled[: len(x)], pooled[len(x) :], float(np.ldexp(1.0, first + second))
+
+
+def _precision(points: Float[np.ndarray, "n d"], finest: float) -> AbstractContextManager[Any]:
+    """Double precision if the squared distances would otherwise be rounded by too much for the shortest that matters.
+
+    Differences of rounded points are off by eps |a|; a squared distance from a product of matrices by eps |a|^2, which
+    is far more where points are far from their mean and close to each other.
+    """
+    radius = float(np.sqrt((points**2).sum(axis=1).max()))
+    off = float(jnp.finfo(jnp.zeros(()).dtype).eps) * radius
+    off = off * finest if points.shape[1] <= BY_DIFFERENCES else off * radius
+    return jax.enable_x64(True) if off > ROUNDING * finest**2 else nullcontext()
+
+
+def _prepared(family: KernelFamily, a: np.ndarray, b: np.ndarray, unit: float) -> Prepared:
+    kernel, near, far = family.in_unit(unit), jnp.asarray(a, float), jnp.asarray(b, float)
+    return Prepared(kernel, near, far, jnp.mean(kernel(near[:64], far[:64])))
+
+
+def kernel_estimate(family: KernelFamily, x: Any, y: Any, *, block: int, method: str) -> Estimate:
     """U = sum_{i != j} k(x_i, x_j)/(n(n-1)) + sum_{i != j} k(y_i, y_j)/(m(m-1)) - 2 sum_{ij} k(x_i, y_j)/(nm)."""
-    require(block >= 1, f"block {block} is not positive; pass at least 1")
+    block = _block(block)
     x, y = two_samples(x, y)
     n, m = len(x), len(y)
-    a, b, shift = _centred(x, y, kernel)
-    xx = _kernel_sums(kernel, a, a, shift, block, same=True)
-    yy = _kernel_sums(kernel, b, b, shift, block, same=True)
-    xy = _kernel_sums(kernel, a, b, shift, block, same=False)
-    value = xx.total / (n * (n - 1)) + yy.total / (m * (m - 1)) - 2 * xy.total / (n * m)
+    x, y, unit = _in_own_unit(x, y)
+    pooled = np.vstack([x, y])
+    with _precision(pooled, family.finest(pooled, unit)):
+        kernel, a, b, shift = _prepared(family, x, y, unit)
+        xx = _kernel_sums(kernel, a, a, shift, block, same=True)
+        yy = _kernel_sums(kernel, b, b, shift, block, same=True)
+        xy = _kernel_sums(kernel, a, b, shift, block, same=False)
+    factor = unit**family.degree
+    value = factor * (xx.total / (n * (n - 1)) + yy.total / (m * (m - 1)) - 2 * xy.total / (n * m))
+    require(math.isfinite(value), f"the {method} of these samples is {value}; bring them to other units")
     diagnostics = {"samples_x": float(n), "samples_y": float(m)}
     if min(n, m) < 4:
         warning = f"A standard error needs 4 points in each sample, not {min(n, m)}; it is given as infinite."
         return Estimate(value, math.inf, method, diagnostics, (warning,))
     linear, quadratic = variance(xx, yy, xy)
     # Where the laws agree the first-order part is zero, and its estimate is as often negative as not.
-    stderr = math.sqrt(max(linear, 0.0) + quadratic)
-    return Estimate(value, stderr, method, {**diagnostics, "null_stderr": math.sqrt(quadratic)})
+    stderr = factor * math.sqrt(max(linear, 0.0) + quadratic)
+    return Estimate(value, stderr, method, {**diagnostics, "null_stderr": factor * math.sqrt(quadratic)})
 
 
 @partial(jax.jit, static_argnames=("block",))
@@ -193,24 +263,32 @@ def _quadratic_forms(
     return rows.reshape(-1)[:n], total
 
 
-def permutation_p_value(kernel: Kernel, x: Any, y: Any, *, permutations: int, block: int, key: PRNGKeyArray) -> float:
+def permutation_p_value(
+    family: KernelFamily, x: Any, y: Any, *, permutations: int, block: int, key: PRNGKeyArray
+) -> float:
     """The share of relabellings of the pooled points, the actual one among them, whose U is at least as large.
 
     Uniform where the laws agree, whatever they are, up to the grid of 1 / (permutations + 1). The kernel may depend on
     the pooled points only.
     """
+    permutations, block = whole_number(permutations, "permutations"), _block(block)
     require(permutations >= 19, f"a p-value needs at least 19 permutations, not {permutations}")
-    require(block >= 1, f"block {block} is not positive; pass at least 1")
     x, y = two_samples(x, y)
     n, m = len(x), len(y)
-    a, b, shift = _centred(x, y, kernel)
+    x, y, unit = _in_own_unit(x, y)
+    pooled = np.vstack([x, y])
     actual = jnp.concatenate([jnp.ones(n), jnp.zeros(m)])
     shuffled = jax.vmap(lambda k: jax.random.permutation(k, actual))(jax.random.split(key, permutations))
     labels = jnp.concatenate([actual[None], shuffled]).T
-    rows, within = _quadratic_forms(kernel, jnp.concatenate([a, b]), labels, shift, block=min(block, n + m))
+    with _precision(pooled, family.finest(pooled, unit)):
+        kernel, a, b, shift = _prepared(family, x, y, unit)
+        points = jnp.concatenate([a, b])
+        rows, within = _quadratic_forms(kernel, points, labels.astype(a.dtype), shift, block=min(block, n + m))
     rows, xx = np.asarray(rows, np.float64), np.asarray(within, np.float64)
     of_x = rows @ np.asarray(labels, np.float64)
     xy = of_x - xx
     yy = rows.sum() - 2 * of_x + xx
     values = xx / (n * (n - 1)) + yy / (m * (m - 1)) - 2 * xy / (n * m)
+    bad = int((~np.isfinite(values)).sum())
+    require(bad == 0, f"the statistic is not finite for {bad} of {len(values)} relabellings, so that it has no p-value")
     return float(np.mean(values >= values[0]))

@@ -4,8 +4,7 @@ MMD^2 = E k(x, x') + E k(y, y') - 2 E k(x, y) is zero only when the laws of x an
 Rasch, Schölkopf and Smola, 2012, "A kernel two-sample test").
 """
 
-import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import equinox as eqx
@@ -17,6 +16,7 @@ from unnorm.errors import require
 from unnorm.estimate import Estimate
 from unnorm.evaluation.kernel_statistic import KernelSums as _KernelSums  # noqa: F401
 from unnorm.evaluation.kernel_statistic import (
+    exponent_of,
     kernel_estimate,
     permutation_p_value,
     points_of,
@@ -24,6 +24,8 @@ from unnorm.evaluation.kernel_statistic import (
     two_samples,
 )
 from unnorm.evaluation.kernel_statistic import variance as _variance  # noqa: F401
+from unnorm.samplers.checks import whole_number
+from unnorm.values import real_numbers
 
 #: The widths of the seed's kernel; for the median heuristic, multiples of the median distance.
 WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -36,18 +38,38 @@ class GaussianSum(eqx.Module):
 
     def __call__(self, a: Float[Array, "n d"], b: Float[Array, "m d"]) -> Float[Array, "n m"]:
         squared = squared_distances(a, b)
-        return sum((jnp.exp(-squared / (2 * h**2)) for h in self.bandwidths), jnp.zeros((), a.dtype))
+        # A width whose square is 0 in these numbers still tells points in one place from all others.
+        least = jnp.finfo(a.dtype).tiny
+        return sum((jnp.exp(-squared / jnp.maximum(2 * h**2, least)) for h in self.bandwidths), jnp.zeros((), a.dtype))
 
 
-def _kernel_of(bandwidths: tuple[float, ...]) -> GaussianSum:
+@dataclass(frozen=True)
+class Gaussians:
+    """sum_h exp(-|x - y|^2 / (2 h^2)) in any unit: the widths are divided by it."""
+
+    bandwidths: tuple[float, ...]
+    degree: int = 0
+
+    def in_unit(self, unit: float) -> GaussianSum:
+        """The kernel of points in this unit."""
+        return GaussianSum(jnp.asarray(np.asarray(self.bandwidths) / unit, float))
+
+    def finest(self, points: Float[np.ndarray, "n d"], unit: float) -> float:
+        """The smallest width."""
+        return min(self.bandwidths) / unit
+
+
+def _kernel_of(bandwidths: float | tuple[float, ...]) -> Gaussians:
+    found = real_numbers(bandwidths)
+    widths = np.array([]) if found is None else np.atleast_1d(np.asarray(found, np.float64))
     require(
-        len(bandwidths) > 0 and all(math.isfinite(h) and h > 0 for h in bandwidths),
+        widths.ndim == 1 and widths.size > 0 and bool(np.all(np.isfinite(widths) & (widths > 0))),
         f"bandwidths must be one or more positive numbers, not {bandwidths}",
     )
-    return GaussianSum(jnp.asarray(bandwidths, float))
+    return Gaussians(tuple(widths.tolist()))
 
 
-def mmd(x: Any, y: Any, *, bandwidths: tuple[float, ...] = WIDTHS, block: int = 1024) -> Estimate:
+def mmd(x: Any, y: Any, *, bandwidths: float | tuple[float, ...] = WIDTHS, block: int = 1024) -> Estimate:
     """MMD^2 between the laws of two samples of independent points, without bias, with its standard error.
 
     U = sum_{i != j} k(x_i, x_j)/(n(n-1)) + sum_{i != j} k(y_i, y_j)/(m(m-1)) - 2 sum_{ij} k(x_i, y_j)/(nm)
@@ -74,7 +96,7 @@ def mmd_test(
     x: Any,
     y: Any,
     *,
-    bandwidths: tuple[float, ...] | None = None,
+    bandwidths: float | tuple[float, ...] | None = None,
     permutations: int = 500,
     block: int = 1024,
     key: PRNGKeyArray,
@@ -114,9 +136,11 @@ def median_bandwidth(x: Any, *, points: int = 1000) -> float:
     # Loaded here: nothing else in this module needs it.
     from scipy.spatial.distance import pdist
 
-    x = points_of(x, "the sample")
+    x, points = points_of(x, "the sample"), whole_number(points, "points")
     require(points >= 2, f"a median distance needs at least 2 points, not {points}")
     kept = x[np.linspace(0, len(x) - 1, min(points, len(x))).astype(int)]
-    median = float(np.median(pdist(kept)))
+    # In a unit of their own, as whose squares neither overflow nor vanish.
+    exponent = exponent_of(kept)
+    median = float(np.ldexp(np.median(pdist(np.ldexp(kept, -exponent))), exponent))
     require(median > 0, "half of all pairs of points coincide, so the median distance is 0; choose a width")
     return median
