@@ -1,15 +1,35 @@
 """Laws of evaluation in any units: two-sample statistics do not depend on them, rounding is seen or said."""
 
+import math
 from contextlib import nullcontext
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from harness import breaks, holds
 
 import unnorm as un
-from unnorm.evaluation import energy_distance, energy_test, kernel_statistic, median_bandwidth, mmd, mmd_test
+from unnorm.energies import FunctionEnergy, standard_gaussian
+from unnorm.evaluation import (
+    ais,
+    bridge,
+    energy_distance,
+    energy_test,
+    expectation,
+    importance,
+    kernel_statistic,
+    median_bandwidth,
+    mmd,
+    mmd_test,
+    reverse_ais,
+    smc,
+    thermodynamic,
+)
 from unnorm.evaluation.energy_distance import Distances
+from unnorm.evaluation.rounding import with_rounding
+from unnorm.spaces import Real
 
 KEY = jax.random.key(0)
 X, Y = np.random.default_rng(0).normal(size=(2, 100, 2))
@@ -99,3 +119,82 @@ def test_ordinary_samples_stay_in_single_precision():
         x /= np.abs(x).max()
         assert not isinstance(kernel_statistic._precision(x, 0.1), double)
         assert isinstance(kernel_statistic._precision(x, 1e-5), double)
+
+
+# -------------------------------------------------------------------------------------------- constants in the energy
+
+LINE = Real((1,))
+BASE = standard_gaussian(1)
+LOG_Z = 0.5 * math.log(math.pi / 2)
+DRAWS = 0.5 * np.random.default_rng(0).normal(size=(256, 1))
+
+
+class Raised(un.energies.AbstractEnergy):
+    """2 x^2 + constant, the constant an array so that all of them share their programs."""
+
+    constant: jax.Array
+    space: Real = eqx.field(static=True, default=LINE)
+
+    def __call__(self, x):
+        return 2 * jnp.sum(x**2) + self.constant
+
+
+ESTIMATORS = {
+    "importance": lambda target, base: importance(target, base, draws=4000, key=KEY),
+    "bridge": lambda target, base: bridge(target, base, DRAWS, key=KEY),
+    "ais": lambda target, base: ais(target, base, chains=256, levels=8, key=KEY),
+    "reverse_ais": lambda target, base: reverse_ais(target, base, DRAWS, levels=20, key=KEY),
+    "thermodynamic": lambda target, base: thermodynamic(target, base, chains=64, levels=8, key=KEY),
+    "smc": lambda target, base: smc(target, base, islands=16, particles=64, key=KEY),
+}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_constant_that_swallows_the_energy_is_said_once(name):
+    def rounding(found):
+        return [w for w in found.warnings if "take a constant off the energy" in w]
+
+    large = ESTIMATORS[name](Raised(jnp.asarray(1e8)), BASE)
+    assert len(rounding(large)) == 1
+    assert "about 1e+08, which float32 rounds by 12 nats" in rounding(large)[0]
+    small = ESTIMATORS[name](Raised(jnp.asarray(10.0)), BASE)
+    assert rounding(small) == []
+    assert abs(small.value + 10 - LOG_Z) < 4.5 * small.stderr
+    # What is advised works, also from a base that was made before.
+    with jax.enable_x64(True):
+        found = ESTIMATORS[name](Raised(jnp.asarray(1e8)), BASE)
+    assert rounding(found) == []
+    assert abs(found.value + 1e8 - LOG_Z) < 4.5 * found.stderr
+
+
+def test_points_without_weight_may_have_any_energy():
+    steep = FunctionEnergy(lambda x: jnp.where(jnp.abs(x[0]) < 2, 2 * x[0] ** 2, 1e9), LINE)
+    found = importance(steep, BASE, draws=4000, key=KEY)
+    assert found.warnings == ()
+    # The same energy everywhere would be said.
+    assert with_rounding(found, np.full(3, 1e9, np.float32)).warnings
+
+
+def test_tempered_populations_walk_in_double_precision_from_any_base():
+    with jax.enable_x64(True):
+        found = un.samplers.TemperedSMC(BASE, islands=16, particles=64)(Raised(jnp.asarray(0.0)), key=KEY)
+        assert found.draws.dtype == np.float64
+    assert abs(found.log_z.value - LOG_Z) < 4.5 * found.log_z.stderr
+
+
+# --------------------------------------------------------------------------------------------------- walls of a target
+
+
+def test_expectations_under_a_target_with_a_wall():
+    wall = FunctionEnergy(lambda x: jnp.where(x[0] > 0, 0.5 * x[0] ** 2, jnp.inf), LINE)
+
+    def values(function):
+        keys = jax.random.split(KEY, 40)
+        return [expectation(wall, function, BASE, draws=500, key=key).value for key in keys]
+
+    # E log|z| of a standard normal z, where the logarithm of what lies outside is no number. Of a ratio of two means
+    # over 500 draws, half of which have equal weights, nothing is biased.
+    truth = -0.5 * (np.euler_gamma + math.log(2))
+    assert holds(values(lambda x: jnp.log(x[0])), truth)
+    # Negative control: half of all draws lie outside, and would count as if the logarithm were 0 there.
+    assert breaks(np.array(values(lambda x: jnp.log(x[0]))) / 2, truth)

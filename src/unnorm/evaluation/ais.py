@@ -11,7 +11,9 @@ from unnorm.devices import require_divisible, split_over_devices
 from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate
-from unnorm.evaluation.annealing import Path, between, difference, move, tuned_path
+from unnorm.evaluation.annealing import Path, between, difference, gained, move, starts, tuned_path
+from unnorm.evaluation.counts import whole_numbers
+from unnorm.evaluation.rounding import with_rounding
 from unnorm.evaluation.tails import judged
 from unnorm.samplers import HMC
 
@@ -23,22 +25,23 @@ def _anneal(base, target, betas: Array, samplers: HMC, chains: int, moves: int, 
     def level(carry, inputs):
         xs, log_weights = carry
         b, previous, sampler, key = inputs
-        log_weights = log_weights + (b - previous) * difference(base, target, xs)
+        log_weights = log_weights + gained(b - previous, difference(base, target, xs))
         xs, acceptance = move(between(base, target, b), sampler, xs, moves, key)
         return (xs, log_weights), acceptance
 
-    xs = split_over_devices(base.samples(chains, key=start))
+    xs = split_over_devices(starts(base, chains, start))
     inputs = (betas[1:], betas[:-1], samplers, jax.random.split(key, len(betas) - 1))
     (xs, log_weights), acceptance = jax.lax.scan(level, (xs, jnp.zeros(chains, xs.dtype)), inputs)
-    return xs, log_weights, jnp.mean(acceptance)
+    return jax.vmap(target)(xs), log_weights, jnp.mean(acceptance)
 
 
 def anneal_along(
     path: Path, target: AbstractEnergy, base: AbstractNormalised, *, chains: int, moves: int, key: PRNGKeyArray
 ) -> Estimate:
     """`ais` along a path that is already tuned."""
-    _, log_weights, acceptance = _anneal(base, target, path.betas, path.samplers, chains, moves, key)
+    energies, log_weights, acceptance = _anneal(base, target, path.betas, path.samplers, chains, moves, key)
     estimate = judged(log_mean_exp_estimate(log_weights, "AIS"), log_weights)
+    estimate = with_rounding(estimate, energies, log_weights)
     diagnostics = {**estimate.diagnostics, "levels": float(len(path.betas) - 1), "acceptance": float(acceptance)}
     return replace(estimate, diagnostics=diagnostics)
 
@@ -65,6 +68,7 @@ def ais(
     >>> ais(target, un.energies.standard_gaussian(2), levels=50, key=jax.random.key(0)).covers(0.4515827, 0.999)
     True
     """
+    chains, levels, moves = whole_numbers(chains=chains, levels=levels, moves=moves)
     require(chains >= 2 and levels >= 1, f"AIS needs at least 2 chains and 1 level, not {chains} and {levels}")
     require_divisible(chains, "chains")
     place, tune, run = jax.random.split(key, 3)

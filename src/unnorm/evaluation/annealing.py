@@ -15,6 +15,7 @@ from unnorm.compiling import compiled
 from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.energies.base import Scalar
 from unnorm.errors import require
+from unnorm.evaluation.counts import whole_numbers
 from unnorm.evaluation.pairs import require_walk
 from unnorm.samplers import HMC
 
@@ -47,6 +48,16 @@ def difference(base: AbstractEnergy, target: AbstractEnergy, xs: Array) -> Float
     return jax.vmap(base)(xs) - jax.vmap(target)(xs)
 
 
+def gained(step: Scalar, slopes: Float[Array, " chains"]) -> Float[Array, " chains"]:
+    """step (E_base - E_target), what log-weights gain by a step; nothing by none, also beyond a wall of the target."""
+    return jnp.where(step == 0, 0, step * slopes)
+
+
+def starts(base: AbstractNormalised, n: int, key: PRNGKeyArray) -> Array:
+    """Draws of the base in the numbers that a walk is made of: a base may have been made in others."""
+    return jnp.asarray(base.samples(n, key=key), float)
+
+
 def move(energy: AbstractEnergy, sampler: HMC, xs: Array, moves: int, key: PRNGKeyArray) -> tuple[Array, Scalar]:
     """HMC moves of every chain at one level; the new points and the mean acceptance."""
 
@@ -69,7 +80,7 @@ def _pilot(base, target, betas: Array, moves: int, leapfrogs: int, key: PRNGKeyA
     The mass comes from the base's own draws, so that units do not matter; the step follows the acceptance.
     """
     start, key = jax.random.split(key)
-    xs = base.samples(PILOT, key=start)
+    xs = starts(base, PILOT, start)
     mass = jnp.var(xs.reshape(PILOT, -1), axis=0)
 
     def level(carry, inputs):
@@ -119,6 +130,7 @@ def tuned_path(
     (6,)
     """
     require_walk(target, base)
+    levels, moves, leapfrogs = whole_numbers(levels=levels, moves=moves, leapfrogs=leapfrogs)
     require(levels >= 1 and moves >= 1, f"annealing needs at least 1 level and 1 move, not {levels} and {moves}")
     if betas is None:
         # A base is mostly wider than its target, so that the path changes fastest near the base.
@@ -127,4 +139,8 @@ def tuned_path(
     betas = jnp.asarray(betas, float)
     require(betas.ndim == 1 and len(betas) >= 2, f"betas are a row of at least 2 levels, not an array of {betas.shape}")
     require(bool((betas[0] == 0) & (betas[-1] == 1) & jnp.all(jnp.diff(betas) >= 0)), "betas must rise from 0 to 1")
+    require(
+        bool(betas[1] > 0),
+        "only the first of betas may be 0: a wall of the target, times 0, is no number at the second",
+    )
     return Path(betas, _pilot(base, target, betas, moves, leapfrogs, tune)[0])

@@ -9,9 +9,11 @@ from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.errors import require
 from unnorm.estimate import Estimate, require_weights
 from unnorm.evaluation.chains import Draws, as_chains, mean_of_chains
+from unnorm.evaluation.counts import whole_numbers
 from unnorm.evaluation.importance import weighted_draws
 from unnorm.evaluation.likelihood import energies
 from unnorm.evaluation.pairs import point_of, require_pair
+from unnorm.evaluation.rounding import with_rounding
 
 
 def _share(log_ratios: np.ndarray, log_r: float, odds: float) -> np.ndarray:
@@ -75,8 +77,9 @@ def bridge(
     require_pair(target, base)
     chains = as_chains(draws, point_of(base).shape, "bridge sampling")
     shape, rows = chains.shape[:2], chains.reshape(-1, *chains.shape[2:])
-    _, of_base = weighted_draws(target, base, len(rows) if base_draws is None else base_draws, key=key)
-    of_base = of_base.astype(np.float64)
+    (count,) = whole_numbers(base_draws=len(rows) if base_draws is None else base_draws)
+    from_draws = weighted_draws(target, base, count, key=key)
+    of_base = from_draws.log_weights.astype(np.float64)
     require_weights(of_base)
     of_target = energies(base, rows) - energies(target, rows)
     require(
@@ -107,4 +110,5 @@ def bridge(
         "base_draws": float(len(of_base)),
         "overlap": overlap,
     }
-    return Estimate(log_r, stderr, "bridge sampling", diagnostics, warnings)
+    estimate = Estimate(log_r, stderr, "bridge sampling", diagnostics, warnings)
+    return with_rounding(estimate, from_draws.energies, of_base)

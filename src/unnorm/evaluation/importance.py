@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,9 @@ from unnorm.compiling import compiled
 from unnorm.energies import AbstractEnergy, AbstractNormalised, Gaussian, GaussianMixture, fit_gaussian
 from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate, require_weights
-from unnorm.evaluation.pairs import require_pair
+from unnorm.evaluation.counts import whole_numbers
+from unnorm.evaluation.pairs import point_of, require_pair
+from unnorm.evaluation.rounding import with_rounding
 from unnorm.evaluation.tails import judged
 
 #: Draws looked at together: bounds memory whatever the number of draws.
@@ -23,19 +25,34 @@ BLOCK = 4096
 @compiled
 def _draw_block(target: AbstractEnergy, proposal: AbstractNormalised, n: int, key: PRNGKeyArray):
     xs = proposal.samples(n, key=key)
-    return xs, jax.vmap(proposal)(xs) - jax.vmap(target)(xs)
+    if jnp.issubdtype(xs.dtype, jnp.floating):
+        # A proposal may have been made in other numbers than those that are in use.
+        xs = xs.astype(float)
+    energies = jax.vmap(target)(xs)
+    return xs, jax.vmap(proposal)(xs) - energies, energies
 
 
-def weighted_draws(
-    target: AbstractEnergy, proposal: AbstractNormalised, n: int, *, key: PRNGKeyArray
-) -> tuple[np.ndarray, np.ndarray]:
+class WeightedDraws(NamedTuple):
+    """Draws x ~ q, their log-weights -E(x) - log q(x), and E(x)."""
+
+    points: np.ndarray
+    log_weights: np.ndarray
+    energies: np.ndarray
+
+    def log_z(self) -> Estimate:
+        """log of the mean weight, with all that is to be known about the weights."""
+        estimate = judged(log_mean_exp_estimate(self.log_weights, "importance sampling"), self.log_weights)
+        return with_rounding(estimate, self.energies, self.log_weights)
+
+
+def weighted_draws(target: AbstractEnergy, proposal: AbstractNormalised, n: int, *, key: PRNGKeyArray) -> WeightedDraws:
     """At least n draws x ~ q and their log-weights -E(x) - log q(x), in blocks."""
     require_pair(target, proposal)
+    (n,) = whole_numbers(draws=n)
     require(n >= 2, f"importance sampling needs at least 2 draws, not {n}")
     block = min(n, BLOCK)
     parts = [_draw_block(target, proposal, block, jax.random.fold_in(key, i)) for i in range(-(-n // block))]
-    xs, log_weights = (np.concatenate([np.asarray(p[i]) for p in parts]) for i in (0, 1))
-    return xs, log_weights
+    return WeightedDraws(*(np.concatenate([np.asarray(p[i]) for p in parts]) for i in range(3)))
 
 
 def importance(
@@ -52,8 +69,12 @@ def importance(
     >>> estimate.covers(0.9189385, level=0.999)
     True
     """
-    _, log_weights = weighted_draws(target, proposal, draws, key=key)
-    return judged(log_mean_exp_estimate(log_weights, "importance sampling"), log_weights)
+    return weighted_draws(target, proposal, draws, key=key).log_z()
+
+
+def _shape_of(statistic: Callable[[Array], Any], proposal: AbstractNormalised) -> tuple[int, ...]:
+    found: Any = jax.eval_shape(lambda x: jnp.asarray(statistic(x)), point_of(proposal))
+    return found.shape
 
 
 def expectations(
@@ -64,16 +85,33 @@ def expectations(
     draws: int = 20_000,
     key: PRNGKeyArray,
 ) -> tuple[Estimate, ...]:
-    """E_p[h(x)] = sum w h / sum w of a vector h, with the delta-method errors sqrt(sum w^2 (h - mean)^2) / sum w."""
-    xs, log_weights = weighted_draws(target, proposal, draws, key=key)
-    require_weights(log_weights)
-    values = np.asarray(jax.vmap(statistic)(jnp.asarray(xs)), dtype=np.float64)
-    weights = np.exp(log_weights.astype(np.float64) - log_weights.max())
-    weights /= weights.sum()
+    """E_p[h(x)] = sum w h / sum w of a vector h, with the delta-method errors sqrt(sum w^2 (h - mean)^2) / sum w.
+
+    What h is at points of weight 0, outside the target, does not matter.
+    """
+    require_pair(target, proposal)
+    shape = _shape_of(statistic, proposal)
+    require(
+        len(shape) == 1,
+        f"expectations are of a function that gives a vector, but this one gives shape {shape}; for one number use "
+        "expectation",
+    )
+    found = weighted_draws(target, proposal, draws, key=key)
+    require_weights(found.log_weights)
+    values = np.asarray(jax.vmap(statistic)(jnp.asarray(found.points)), dtype=np.float64)
+    logs = found.log_weights.astype(np.float64)
+    weights = np.exp(logs - logs.max())
+    values, weights = values[weights > 0], weights[weights > 0] / weights.sum()
+    bad = int((~np.isfinite(values)).any(axis=1).sum())
+    require(
+        bad == 0,
+        f"the function is not finite at {bad} of {len(values)} points where the target has mass, so that its "
+        "expectation is not known; mend it",
+    )
     means = weights @ values
     errors = np.sqrt(weights**2 @ (values - means) ** 2)
     # What is to be known about the weights is the same as for log Z.
-    log_z = judged(log_mean_exp_estimate(log_weights, "importance sampling"), log_weights)
+    log_z = found.log_z()
     return tuple(replace(log_z, value=float(m), stderr=float(e)) for m, e in zip(means, errors, strict=True))
 
 
@@ -86,6 +124,13 @@ def expectation(
     key: PRNGKeyArray,
 ) -> Estimate:
     """E_p[h(x)] of a number h, as `expectations`."""
+    require_pair(target, proposal)
+    shape = _shape_of(statistic, proposal)
+    require(
+        shape == (),
+        f"an expectation is of a function that gives one number, but this one gives shape {shape}; for a vector use "
+        "expectations",
+    )
     return expectations(target, lambda x: jnp.asarray(statistic(x))[None], proposal, draws=draws, key=key)[0]
 
 

@@ -15,9 +15,11 @@ from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate
 from unnorm.evaluation.ais import anneal_along
-from unnorm.evaluation.annealing import Path, between, difference, move, tuned_path
+from unnorm.evaluation.annealing import Path, between, difference, gained, move, tuned_path
 from unnorm.evaluation.chains import Draws, as_chains, mean_of_chains
+from unnorm.evaluation.counts import whole_numbers
 from unnorm.evaluation.pairs import point_of, require_walk
+from unnorm.evaluation.rounding import with_rounding
 from unnorm.evaluation.tails import judged
 from unnorm.samplers import HMC
 
@@ -32,15 +34,17 @@ def _cool(base, target, betas: Array, samplers: HMC, xs: Array, moves: int, key:
     def level(carry, inputs):
         xs, log_weights = carry
         b, lower, sampler, key = inputs
-        log_weights = log_weights - (b - lower) * difference(base, target, xs)
+        log_weights = log_weights - gained(b - lower, difference(base, target, xs))
         xs, acceptance = move(between(base, target, lower), sampler, xs, moves, key)
         return (xs, log_weights), acceptance
 
+    energies = jax.vmap(target)(xs)
     # The sampler of level k is the (k - 1)th; at the first level nothing is left to move for.
     below = jax.tree.map(lambda leaf: leaf[:-1], samplers)
     inputs = (betas[2:], betas[1:-1], below, jax.random.split(key, len(betas) - 2))
     (xs, log_weights), acceptance = jax.lax.scan(level, (xs, jnp.zeros(len(xs), xs.dtype)), inputs, reverse=True)
-    return log_weights - (betas[1] - betas[0]) * difference(base, target, xs), jnp.mean(acceptance)
+    log_weights = log_weights - (betas[1] - betas[0]) * difference(base, target, xs)
+    return log_weights, energies, jnp.mean(acceptance)
 
 
 def cool_along(
@@ -49,30 +53,33 @@ def cool_along(
     """`reverse_ais` along a path that is already tuned."""
     chains = as_chains(draws, point_of(base).shape, "reverse AIS")
     xs = jnp.asarray(chains.reshape(-1, *chains.shape[2:]), float)
+    (moves,) = whole_numbers(moves=moves)
     require_divisible(len(xs), "draws")
     down, up = jax.random.split(key)
     meeting = max(1, (len(path.betas) - 1) // FORWARD)
     below, above = path.parted(meeting)
-    found, acceptance = _cool(base, target, above.betas, above.samplers, xs, moves, down)
+    found, energies, acceptance = _cool(base, target, above.betas, above.samplers, xs, moves, down)
     log_weights = np.asarray(found, np.float64)
     first = anneal_along(below, target, base, chains=len(xs), moves=moves, key=up)
     estimate = judged(log_mean_exp_estimate(log_weights, "reverse AIS"), log_weights)
     # Neighbours of a chain begin alike, so their weights are alike too.
     mean = mean_of_chains(np.exp(log_weights - log_weights.max()).reshape(chains.shape[:2]))
     diagnostics = {**estimate.diagnostics, "levels": float(len(path.betas) - 1), "acceptance": float(acceptance)}
-    return replace(
+    found = replace(
         estimate,
         value=first.value - estimate.value,
         stderr=math.hypot(mean.stderr / mean.value, first.stderr) if mean.value > 0 else math.inf,
         diagnostics={**diagnostics, "effective_draws": mean.effective},
         warnings=estimate.warnings + first.warnings,
     )
+    return with_rounding(found, energies)
 
 
 def _check(target, base, draws: Draws, levels: int, betas: Float[Array, " levels"] | None) -> None:
     """Refuse what cannot be walked before anything is compiled for it."""
     require_walk(target, base)
     as_chains(draws, point_of(base).shape, "reverse AIS")
+    (levels,) = whole_numbers(levels=levels)
     count = levels if betas is None else max(0, np.size(betas) - 1)
     require(count >= 3, f"annealing backwards needs at least 3 levels, not {count}")
 
@@ -159,6 +166,7 @@ def bracket(
     >>> abs(found.gap.value) < 5 * found.gap.stderr, found.warnings
     (True, ())
     """
+    chains, moves = whole_numbers(chains=chains, moves=moves)
     require_divisible(chains, "chains")
     _check(target, base, draws, levels, betas)
     place, tune, up, down = jax.random.split(key, 4)

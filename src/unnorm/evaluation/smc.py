@@ -21,8 +21,10 @@ from unnorm.devices import require_divisible, split_over_devices
 from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate
-from unnorm.evaluation.annealing import ACCEPTANCE, Path, between, difference, move
+from unnorm.evaluation.annealing import ACCEPTANCE, Path, between, difference, move, starts
+from unnorm.evaluation.counts import whole_numbers
 from unnorm.evaluation.pairs import require_walk
+from unnorm.evaluation.rounding import with_rounding
 from unnorm.samplers import HMC
 from unnorm.samplers.smc import FEWEST_FAMILIES, LONGEST, increment
 
@@ -36,7 +38,7 @@ MULTIPLE = 4
 def _ladder(base, target, share: float, moves: int, leapfrogs: int, key: PRNGKeyArray):
     """An adaptive run that is thrown away: levels by effective sample size, mass and step of each by the population."""
     start, key = jax.random.split(key)
-    xs = base.samples(SCOUTS, key=start)
+    xs = starts(base, SCOUTS, start)
     size = xs[0].size
     width = jnp.var(xs.reshape(SCOUTS, -1), axis=0)
 
@@ -90,7 +92,7 @@ def laddered_path(
 
 @compiled
 def _islands(base, target, path: Path, islands: int, particles: int, moves: int, key: PRNGKeyArray):
-    """Independent populations: log Z of each, its particles, the base draws they descend from, and the acceptance."""
+    """Independent populations: log Z of each, its particles, their energies and ancestors, and the acceptance."""
     betas, samplers = path
 
     def weigh(step, xs):
@@ -98,7 +100,7 @@ def _islands(base, target, path: Path, islands: int, particles: int, moves: int,
 
     def island(key):
         start, key = jax.random.split(key)
-        xs = base.samples(particles, key=start)
+        xs = starts(base, particles, start)
         log_weights = weigh(betas[1], xs)
         log_z = jax.scipy.special.logsumexp(log_weights) - math.log(particles)
         state = feynman_kac.SMCState(xs, jax.nn.softmax(log_weights), ())
@@ -118,7 +120,7 @@ def _islands(base, target, path: Path, islands: int, particles: int, moves: int,
         steps = jnp.append(jnp.diff(betas)[1:], 0.0)
         inputs = (betas[1:], steps, samplers, jax.random.split(key, len(betas) - 1))
         (state, log_z, ancestors), acceptance = jax.lax.scan(level, (state, log_z, jnp.arange(particles)), inputs)
-        return log_z, state.particles, ancestors, jnp.mean(acceptance)
+        return log_z, state.particles, jax.vmap(target)(state.particles), ancestors, jnp.mean(acceptance)
 
     return jax.vmap(island)(split_over_devices(jax.random.split(key, islands)))
 
@@ -163,6 +165,9 @@ def tempered_population(
     (True, (5, 2))
     """
     require_walk(target, base)
+    islands, particles, moves, leapfrogs = whole_numbers(
+        islands=islands, particles=particles, moves=moves, leapfrogs=leapfrogs
+    )
     require(
         islands >= 8 and particles >= 16,
         f"SMC needs at least 8 islands (for the error) of 16 particles, not {islands} of {particles}",
@@ -173,7 +178,7 @@ def tempered_population(
     pilot, run = jax.random.split(key)
     if path is None:
         path = laddered_path(target, base, share=share, moves=moves, leapfrogs=leapfrogs, key=pilot)
-    log_zs, xs, ancestors, acceptance = _islands(base, target, path, islands, particles, moves, run)
+    log_zs, xs, energies, ancestors, acceptance = _islands(base, target, path, islands, particles, moves, run)
     log_zs = np.asarray(log_zs, np.float64)
     dead = int((~np.isfinite(log_zs)).sum())
     require(
@@ -182,7 +187,8 @@ def tempered_population(
         "lies inside the target",
     )
     families = float(np.mean([len(np.unique(row)) for row in np.asarray(ancestors)]))
-    return Population(_judged(log_zs, particles, path, float(jnp.mean(acceptance)), families), np.asarray(xs), log_zs)
+    estimate = _judged(log_zs, particles, path, float(jnp.mean(acceptance)), families)
+    return Population(with_rounding(estimate, energies), np.asarray(xs), log_zs)
 
 
 def _judged(log_zs: np.ndarray, particles: int, path: Path, acceptance: float, families: float) -> Estimate:

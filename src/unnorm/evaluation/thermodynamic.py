@@ -13,7 +13,9 @@ from unnorm.devices import require_divisible, split_over_devices
 from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate, mean_estimate
-from unnorm.evaluation.annealing import between, difference, move, tuned_path
+from unnorm.evaluation.annealing import between, difference, move, starts, tuned_path
+from unnorm.evaluation.counts import whole_numbers
+from unnorm.evaluation.rounding import with_rounding
 from unnorm.samplers import HMC
 
 
@@ -37,11 +39,11 @@ def _slopes(base, target, betas: Array, samplers: HMC, chains: int, moves: int, 
 
     # Draws of the base are exact, so they may be fresh ones.
     fresh, start = jax.random.split(start)
-    at_base = difference(base, target, base.samples(chains * keep, key=fresh)).reshape(1, keep, chains)
-    xs = split_over_devices(base.samples(chains, key=start))
+    at_base = difference(base, target, starts(base, chains * keep, fresh)).reshape(1, keep, chains)
+    xs = split_over_devices(starts(base, chains, start))
     inputs = (betas[1:], betas[:-1], samplers, jax.random.split(key, len(betas) - 1))
-    (_, log_weights), (slopes, acceptance) = jax.lax.scan(level, (xs, jnp.zeros(chains, xs.dtype)), inputs)
-    return jnp.concatenate([at_base, slopes]), log_weights, jnp.mean(acceptance)
+    (xs, log_weights), (slopes, acceptance) = jax.lax.scan(level, (xs, jnp.zeros(chains, xs.dtype)), inputs)
+    return jnp.concatenate([at_base, slopes]), log_weights, jax.vmap(target)(xs), jnp.mean(acceptance)
 
 
 def corrected_trapezoid(
@@ -84,6 +86,7 @@ def thermodynamic(
     >>> thermodynamic(target, un.energies.standard_gaussian(2), key=jax.random.key(0)).covers(0.4515827, 0.999)
     True
     """
+    chains, levels, moves = whole_numbers(chains=chains, levels=levels, moves=moves)
     require(
         chains >= 8 and levels >= 2 and moves >= 2,
         f"thermodynamic integration needs 8 chains, 2 levels and 2 moves at least, not {chains}, {levels} and {moves}",
@@ -96,7 +99,7 @@ def thermodynamic(
     path = tuned_path(
         target, base, levels=levels, moves=moves, leapfrogs=leapfrogs, betas=betas, place=place, tune=tune
     )
-    found, log_weights, acceptance = _slopes(base, target, path.betas, path.samplers, chains, moves, run)
+    found, log_weights, energies, acceptance = _slopes(base, target, path.betas, path.samplers, chains, moves, run)
     slopes, grid = np.asarray(found, np.float64), np.asarray(path.betas, np.float64)
     require(
         bool(np.isfinite(slopes).all()),
@@ -129,4 +132,5 @@ def thermodynamic(
             f"The chains lag behind their levels: annealed weights of the same run give {annealed.value:.4g}; "
             "use more moves or more levels."
         )
-    return replace(estimate, stderr=stderr, diagnostics=diagnostics, warnings=tuple(warnings))
+    estimate = replace(estimate, stderr=stderr, diagnostics=diagnostics, warnings=tuple(warnings))
+    return with_rounding(estimate, energies, log_weights)

@@ -9,6 +9,7 @@ thrown away, is the one for log Z.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import equinox as eqx
@@ -25,6 +26,7 @@ from unnorm.energies.base import AbstractEnergy, AbstractNormalised
 from unnorm.errors import InputError, require
 from unnorm.estimate import Estimate, log_mean_exp_estimate
 from unnorm.samplers.hamiltonian import HMC
+from unnorm.values import require_count
 
 #: The most levels of a run.
 LONGEST = 400
@@ -77,7 +79,8 @@ def _walk(base, target, counts: tuple[int, int], share: Array, moves: int, leapf
     """Particles (islands x particles x point), log Z and ancestors of the islands, and what happened at every level."""
     islands, particles = counts
     start, key = jax.random.split(key)
-    first = split_over_devices(base.samples(islands * particles, key=start))
+    # In the numbers that a walk is made of: a base may have been made in others.
+    first = split_over_devices(jnp.asarray(base.samples(islands * particles, key=start), float))
     point = first.shape[1:]
 
     def unfinished(state):
@@ -190,6 +193,11 @@ class Particles:
         return tuple(found)
 
 
+def _python_integer(value: Any) -> Any:
+    """An integer of any library as one of Python; anything else as it is, to be refused."""
+    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else value
+
+
 class TemperedSMC(eqx.Module):
     """Populations through exp(-(1 - b) E_base - b E), b from 0 to 1: weighted, resampled, moved by HMC at every level.
 
@@ -205,13 +213,15 @@ class TemperedSMC(eqx.Module):
     """
 
     base: AbstractNormalised
-    islands: int = eqx.field(static=True, default=32)
-    particles: int = eqx.field(static=True, default=256)
+    islands: int = eqx.field(static=True, default=32, converter=_python_integer)
+    particles: int = eqx.field(static=True, default=256, converter=_python_integer)
     share: float = eqx.field(static=True, default=0.5)
-    moves: int = eqx.field(static=True, default=3)
-    leapfrogs: int = eqx.field(static=True, default=5)
+    moves: int = eqx.field(static=True, default=3, converter=_python_integer)
+    leapfrogs: int = eqx.field(static=True, default=5, converter=_python_integer)
 
     def __check_init__(self):
+        for name in ("islands", "particles", "moves", "leapfrogs"):
+            require_count(getattr(self, name), 0, f"{name} of SMC")
         require(
             self.islands >= 8 and self.particles >= 16,
             f"SMC needs at least 8 islands (for the error) of 16 particles, not {self.islands} of {self.particles}",
