@@ -13,6 +13,7 @@ from jaxtyping import Array, PRNGKeyArray
 from unnorm.compiling import compiled
 from unnorm.errors import require
 from unnorm.estimate import Estimate
+from unnorm.evaluation.counts import whole_numbers
 from unnorm.evaluation.kernel_statistic import two_samples
 from unnorm.networks import MLP
 
@@ -75,6 +76,7 @@ def classifier_test(
 
     x, y = two_samples(x, y)
     require(min(len(x), len(y)) >= 20, f"a classifier needs at least 20 points of each sample, not {len(x)}, {len(y)}")
+    width, steps, batch = whole_numbers(width=width, steps=steps, batch=batch)
     require(steps >= 1 and batch >= 1, f"steps and batch must be positive, not {steps} and {batch}")
     split_x, split_y, train = jax.random.split(key, 3)
     x = x[np.asarray(jax.random.permutation(split_x, len(x)))]

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from unnorm.compiling import compiled
 from unnorm.energies.base import AbstractEnergy
 from unnorm.errors import InputError, require
+from unnorm.evaluation.counts import whole_numbers
 from unnorm.spaces import Real
 
 #: No more of the mass than this may be below zero.
@@ -76,6 +77,7 @@ def clean_density(
     [True, True, False]
     """
     low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
+    (points,) = whole_numbers(points=points)
     _check(energy, sigma, low, high, points, smallest)
     axes = tuple(np.linspace(a, b, points, endpoint=False) for a, b in zip(low, high, strict=True))
     steps = [float(axis[1] - axis[0]) for axis in axes]

@@ -19,9 +19,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unnorm.compiling import compiled
 from unnorm.energies.base import AbstractEnergy
 from unnorm.errors import InputError, require
+from unnorm.evaluation.counts import whole_numbers
 from unnorm.evaluation.tables import table_of
 from unnorm.scores import AbstractScore, AbstractSecondOrder, DenoisingPosterior, EnergyScore, FromScore, as_score
 from unnorm.spaces import Real
+from unnorm.values import require_positive
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,12 @@ class Denoised:
     def warnings(self) -> tuple[str, ...]:
         """What is wrong, in sentences; empty if nothing was seen."""
         found = []
+        parts = (self.mean, self.variances, self.eigenvalues)
+        rows = [np.isfinite(part.reshape(len(part), -1)).all(axis=1) for part in parts]
+        bad = int(np.sum(~np.all(rows, axis=0)))
         rough, negative = int(np.sum(self.residuals > 0.01)), int(np.sum(self.variances < 0))
+        if bad:
+            found.append(f"{bad} of {len(self.mean)} points have no posterior that is finite: mend the model's score.")
         if rough:
             found.append(f"{rough} of {self.residuals.size} eigenvectors have not converged: use more iterations.")
         if negative:
@@ -136,8 +143,10 @@ def denoise(
     bad = int(jnp.sum(~jnp.all(jnp.isfinite(points.reshape(len(points), -1)), axis=1)))
     require(bad == 0, f"{bad} of {len(points)} noisy points are not finite; remove them")
     size = points[0].size
+    directions, iterations = whole_numbers(directions=directions, iterations=iterations)
     require(1 <= directions <= size, f"{size} coordinates have 1 to {size} directions, not {directions}")
     require(iterations >= 1, f"at least one iteration is needed, not {iterations}")
+    require_positive(sigma, "the noise sigma")
     second = model if isinstance(model, AbstractSecondOrder) else FromScore(as_score(model))
     _check_points(second, points[0])
     parts = _denoise(DenoisingPosterior(second, sigma), points, directions, iterations, key)

@@ -17,8 +17,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.errors import require
 from unnorm.estimate import Estimate
+from unnorm.evaluation.counts import whole_numbers
 from unnorm.evaluation.tables import table_of
-from unnorm.samplers.checks import whole_number
 
 #: Up to so many coordinates, distances are taken by differences.
 BY_DIFFERENCES = 8
@@ -70,7 +70,7 @@ def squared_distances(a: Float[Array, "n d"], b: Float[Array, "m d"]) -> Float[A
 
 
 def _block(block: Any) -> int:
-    block = whole_number(block, "block")
+    (block,) = whole_numbers(block=block)
     require(block >= 1, f"block {block} is not positive; pass at least 1")
     return block
 
@@ -271,7 +271,7 @@ def permutation_p_value(
     Uniform where the laws agree, whatever they are, up to the grid of 1 / (permutations + 1). The kernel may depend on
     the pooled points only.
     """
-    permutations, block = whole_number(permutations, "permutations"), _block(block)
+    (permutations,), block = whole_numbers(permutations=permutations), _block(block)
     require(permutations >= 19, f"a p-value needs at least 19 permutations, not {permutations}")
     x, y = two_samples(x, y)
     n, m = len(x), len(y)

@@ -9,6 +9,7 @@ from jaxtyping import PRNGKeyArray
 from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.estimate import Estimate
 from unnorm.evaluation.ais import ais
+from unnorm.evaluation.counts import whole_numbers
 from unnorm.evaluation.importance import importance
 from unnorm.evaluation.pairs import require_energy
 from unnorm.evaluation.reference import reference_of
@@ -47,6 +48,7 @@ def log_partition(
     0.0
     """
     require_energy(target)
+    (draws,) = whole_numbers(draws=draws)
     if isinstance(target, AbstractNormalised):
         return _because(Estimate(0.0, 0.0, "known exactly"), "The energy is normalised.", {})
     look, *run = jax.random.split(key, 3)

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, PRNGKeyArray
 from unnorm.errors import require
 from unnorm.estimate import Estimate
 from unnorm.evaluation.kernel_statistic import two_samples
+from unnorm.values import require_count
 
 
 class PrecisionRecall(NamedTuple):
@@ -71,9 +72,10 @@ def precision_recall(
     """
     x, y = two_samples(data, draws)
     smallest = min(len(x), len(y))
-    require(neighbours >= 1, f"at least one neighbour is needed, not {neighbours}")
+    require_count(neighbours, 1, "neighbours")
+    require_count(groups, 2, "groups")
     require(
-        2 <= groups <= smallest and smallest >= 2 * (neighbours + 1),
+        groups <= smallest and smallest >= 2 * (neighbours + 1),
         f"{smallest} points are too few for {neighbours} neighbours and {groups} groups",
     )
     of_x, of_y = (

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from unnorm.compiling import compiled
 from unnorm.errors import require
 from unnorm.estimate import Estimate
+from unnorm.evaluation.counts import whole_numbers
 from unnorm.evaluation.kernel_statistic import two_samples
 
 #: Projections held at once.
@@ -93,6 +94,7 @@ def sliced_wasserstein(x: Any, y: Any, *, frames: int | None = None, key: PRNGKe
     n, m, d = len(x), len(y), x.shape[1]
     if frames is None:
         frames = 1 if d == 1 else max(8, -(-128 // d))
+    (frames,) = whole_numbers(frames=frames)
     require(frames >= 1, f"at least one frame is needed, not {frames}")
     require(n * m < 2**52, f"{n} and {m} points are too many to couple")
     run, split = jax.random.split(key)

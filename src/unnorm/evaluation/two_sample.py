@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.errors import require
 from unnorm.estimate import Estimate
+from unnorm.evaluation.counts import whole_numbers
 from unnorm.evaluation.kernel_statistic import KernelSums as _KernelSums  # noqa: F401
 from unnorm.evaluation.kernel_statistic import (
     exponent_of,
@@ -24,7 +25,6 @@ from unnorm.evaluation.kernel_statistic import (
     two_samples,
 )
 from unnorm.evaluation.kernel_statistic import variance as _variance  # noqa: F401
-from unnorm.samplers.checks import whole_number
 from unnorm.values import real_numbers
 
 #: The widths of the seed's kernel; for the median heuristic, multiples of the median distance.
@@ -136,7 +136,7 @@ def median_bandwidth(x: Any, *, points: int = 1000) -> float:
     # Loaded here: nothing else in this module needs it.
     from scipy.spatial.distance import pdist
 
-    x, points = points_of(x, "the sample"), whole_number(points, "points")
+    x, (points,) = points_of(x, "the sample"), whole_numbers(points=points)
     require(points >= 2, f"a median distance needs at least 2 points, not {points}")
     kept = x[np.linspace(0, len(x) - 1, min(points, len(x))).astype(int)]
     # In a unit of their own, as whose squares neither overflow nor vanish.
