@@ -60,20 +60,28 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def shares(count: int) -> tuple[list[np.ndarray], int]:
-    """Equal parts of `count` chains for the cores of one processor to run side by side.
+def parts_of(count: int) -> int:
+    """In how many equal parts the cores of one processor run `count` chains side by side.
 
-    The number of the first chain of each part, and how many each has. Within one program the cores share every product
-    of matrices and wait for each other after each of them; chains need not wait for other chains. There is one part on
-    an accelerator, on several devices, and where cores would have few chains.
+    Within one program the cores share every product of matrices and wait for each other after each of them; chains need
+    not wait for other chains. There is one part on an accelerator, on several devices, and where cores would have few
+    chains.
 
-    >>> firsts, size = shares(1)
-    >>> [int(first) for first in firsts], size
-    ([0], 1)
+    >>> parts_of(1)
+    1
     """
-    parts = 1
-    if jax.device_count() == 1 and jax.default_backend() == "cpu":
-        parts = max(n for n in range(1, _cores() + 1) if n == 1 or (count % n == 0 and count // n >= LEAST_SHARE))
+    if jax.device_count() > 1 or jax.default_backend() != "cpu":
+        return 1
+    return max(n for n in range(1, _cores() + 1) if n == 1 or (count % n == 0 and count // n >= LEAST_SHARE))
+
+
+def shares(count: int, parts: int) -> tuple[list[np.ndarray], int]:
+    """The number of the first chain of each of so many parts, and how many chains each has.
+
+    >>> firsts, size = shares(6, 2)
+    >>> [int(first) for first in firsts], size
+    ([0, 3], 3)
+    """
     size = count // parts
     return [whole(first) for first in range(0, count, size)], size
 
@@ -90,7 +98,8 @@ def share(tree: T, first: ArrayLike, size: int) -> T:
 def side_by_side(call: Callable[[Piece], T], pieces: Sequence[Piece]) -> list[T]:
     """call(piece) of every piece, each in a thread of its own; what is compiled is compiled once.
 
-    JAX keeps some settings for each thread, and these have those of the one that asks.
+    JAX keeps some settings for each thread, and these have those of the one that asks. An interrupt is not held up by
+    them: they go on to the end of their pieces by themselves.
 
     >>> side_by_side(lambda n: n * n, [2, 3])
     [4, 9]
@@ -100,6 +109,7 @@ def side_by_side(call: Callable[[Piece], T], pieces: Sequence[Piece]) -> list[T]
     asked: Any = jax.config
     wide, precision = asked.jax_enable_x64, asked.jax_default_matmul_precision
     nans, device = asked.jax_debug_nans, asked.jax_default_device
+    partitionable = asked.jax_threefry_partitionable
 
     def one(piece: Piece) -> T:
         with (
@@ -107,8 +117,13 @@ def side_by_side(call: Callable[[Piece], T], pieces: Sequence[Piece]) -> list[T]
             jax.default_matmul_precision(precision),
             jax.debug_nans(nans),
             jax.default_device(device),
+            jax.threefry_partitionable(partitionable),
         ):
             return jax.block_until_ready(call(piece))
 
-    with ThreadPoolExecutor(len(pieces)) as threads:
+    threads = ThreadPoolExecutor(len(pieces))
+    try:
         return list(threads.map(one, pieces))
+    finally:
+        # By then they are done, or somebody has interrupted: compiled code cannot be, and he need not wait for it.
+        threads.shutdown(wait=False, cancel_futures=True)

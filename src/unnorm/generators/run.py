@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int, Key, PRNGKeyArray
 
 from unnorm.compiling import compiled
-from unnorm.devices import share, shares, side_by_side
+from unnorm.devices import parts_of, share, shares, side_by_side
 from unnorm.errors import require
 from unnorm.generators.base import AbstractTransition, Then
 from unnorm.generators.gibbs import GibbsTransition
@@ -166,7 +166,7 @@ def generate(
         xs = jnp.asarray(start, float)
         require(xs.shape == (n, *shape), f"{n} points of shape {shape} cannot start from an array of {xs.shape}")
     last = PosteriorMean() if finish is None else finish
-    firsts, size = shares(n)
+    firsts, size = shares(n, parts_of(n))
     parts = side_by_side(
         lambda first: _walk(score, noise, transition, last, jnp.asarray(ts, float), xs, key, first, size), firsts
     )

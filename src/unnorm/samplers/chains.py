@@ -1,7 +1,9 @@
 """Many chains as compiled programs: how they are tuned, and how they move.
 
-On one processor with several cores the chains are shared out (`devices.shares`): every core runs one compiled program
-on chains of its own. A chain's random numbers are those of its number among all chains, whoever runs beside it.
+On one processor with several cores the chains are shared out (`devices.parts_of`): every core runs one compiled program
+on chains of its own. A chain's random numbers are those of its number among all chains, whoever runs beside it (with
+JAX's own keys; those of `impl="rbg"` make other numbers in other shapes). Rounding may differ from part to part, and
+chains magnify it: a run that goes on later goes on with the parts it began with.
 """
 
 from collections.abc import Sequence
@@ -86,13 +88,15 @@ def shapes(sampler: AbstractSampler, target: Any, xs: Array, warmup: int, key: P
     return eqx.filter_eval_shape(_warm_up, sampler, target, xs, warmup, key, whole(0), len(xs))
 
 
-def begin(sampler: AbstractSampler, target: Any, xs: Array, warmup: int, key: PRNGKeyArray) -> tuple[Any, Any]:
+def begin(
+    sampler: AbstractSampler, target: Any, xs: Array, warmup: int, key: PRNGKeyArray, parts: int
+) -> tuple[Any, Any]:
     """The sampler, tuned for every chain if it can be, and the states of chains that stand where tuning left them."""
     if not is_tuned(sampler, warmup):
         return sampler, _stand(sampler, target, xs)
-    firsts, size = shares(len(xs))
-    parts = side_by_side(lambda first: _warm_up(sampler, target, xs, warmup, key, first, size), firsts)
-    return parts[0] if len(parts) == 1 else _joined(parts)
+    firsts, size = shares(len(xs), parts)
+    found = side_by_side(lambda first: _warm_up(sampler, target, xs, warmup, key, first, size), firsts)
+    return found[0] if parts == 1 else _joined(found)
 
 
 @eqx.filter_jit
@@ -127,20 +131,20 @@ def _advance(samplers: Any, per_chain: bool, target: Any, states: Any, span: Spa
     return jax.lax.fori_loop(*ends, move, Moved(states, draws, none, none, divergences))
 
 
-def advance(samplers: Any, per_chain: bool, target: Any, states: Any, span: Span, key, size: int) -> Moved:
+def advance(samplers: Any, per_chain: bool, target: Any, states: Any, span: Span, key, size: int, parts: int) -> Moved:
     """The draws of a span, in an array that has room for `size` of them; one program for every span.
 
     `samplers` is one of them, or the tuned ones of all chains (`per_chain`).
     """
-    firsts, chains = shares(jax.tree.leaves(states)[0].shape[0])
+    firsts, chains = shares(jax.tree.leaves(states)[0].shape[0], parts)
     counts = Span(*map(whole, span))
 
     def part(first: np.ndarray) -> Moved:
         return _advance(samplers, per_chain, target, states, counts, key, size, first, chains)
 
-    parts = side_by_side(part, firsts)
-    if len(parts) == 1:
-        return parts[0]
-    draws = np.concatenate([np.asarray(moved.draws) for moved in parts], axis=1)
-    rest = _joined([moved._replace(draws=None) for moved in parts])
+    found = side_by_side(part, firsts)
+    if parts == 1:
+        return found[0]
+    draws = np.concatenate([np.asarray(moved.draws) for moved in found], axis=1)
+    rest = _joined([moved._replace(draws=None) for moved in found])
     return rest._replace(draws=draws)

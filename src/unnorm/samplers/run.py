@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, PRNGKeyArray, Shaped
 
-from unnorm.devices import require_divisible
+from unnorm.devices import parts_of, require_divisible
 from unnorm.energies.base import AbstractEnergy
 from unnorm.errors import InputError, require
 from unnorm.identity import fingerprint
@@ -78,13 +78,20 @@ def _ended_outside(target: AbstractEnergy | AbstractScore, last: np.ndarray) -> 
 
 
 def _prepare(
-    sampler: AbstractSampler, target: Any, xs: Array, warmup: int, size: int, key: PRNGKeyArray, progress: bool
+    sampler: AbstractSampler,
+    target: Any,
+    xs: Array,
+    warmup: int,
+    size: int,
+    parts: int,
+    key: PRNGKeyArray,
+    progress: bool,
 ) -> tuple[AbstractSampler, Any]:
     """The sampler, tuned for every chain if it can be, and the states in which warm-up leaves the chains."""
     with progress_bar("warm-up", 1, show=progress) as shown:
-        tuned, states = begin(sampler, target, xs, warmup, key)
+        tuned, states = begin(sampler, target, xs, warmup, key, parts)
         if warmup and not is_tuned(sampler, warmup):
-            states = advance(tuned, False, target, states, Span(0, 1, warmup), key, size).states
+            states = advance(tuned, False, target, states, Span(0, 1, warmup), key, size, parts).states
         if progress:
             jax.block_until_ready(states)
         shown(1)
@@ -124,7 +131,7 @@ def _resume(
     Chains that have just been saved are read back too: a resumed run then begins with the very same arrays.
     """
     if not stream.prepared:
-        prepared = _prepare(sampler, target, xs, warmup, size, key, progress)
+        prepared = _prepare(sampler, target, xs, warmup, size, stream.parts, key, progress)
         stream.save(prepared, _Tally(np.zeros(len(xs))).to_dict())
     (tuned, states), counts = stream.restore(shapes(sampler, target, xs, warmup, key))
     return tuned, states, _Tally.from_dict(counts)
@@ -186,7 +193,7 @@ def sample(
     # Every call of the compiled loop costs about a millisecond: one is enough where nobody watches. Sizes in steps of a
     # 25th let runs of nearly the same length share a program.
     size = -(-steps // 25) * (1 if progress else 25) if to is None else _stream_size(steps, xs)
-    stream = None
+    stream, parts = None, parts_of(chains)
     if to is not None:
         asked = {
             "target": fingerprint(target),
@@ -201,27 +208,28 @@ def sample(
         # A state that cannot be made (a mass of another size) is refused before anything is written. Without a folder
         # the first program refuses it, and a short run is spared the time of tracing it once more.
         eqx.filter_eval_shape(sampler.init, walked, xs[0])
-        stream = Stream(to, asked, steps)
+        stream = Stream(to, asked, steps, parts)
+        parts = stream.parts
     with nullcontext() if stream is None else stream.alone():
         if stream is None:
-            tuned, states = _prepare(sampler, walked, xs, warmup, size, warm_key, progress)
+            tuned, states = _prepare(sampler, walked, xs, warmup, size, parts, warm_key, progress)
             tally = _Tally(np.zeros(chains))
         else:
             tuned, states, tally = _resume(stream, sampler, walked, xs, warmup, size, warm_key, progress)
-        parts = []
+        drawn = []
         done = 0 if stream is None else stream.done
         with progress_bar("sampling", steps, show=progress) as shown:
             shown(done)
             for first in range(done, steps, size):
                 count = min(size, steps - first)
-                moved = advance(tuned, per_chain, walked, states, Span(first, count, thin), draw_key, size)
+                moved = advance(tuned, per_chain, walked, states, Span(first, count, thin), draw_key, size, parts)
                 tally.add(moved)
                 states, draws = moved.states, np.asarray(moved.draws)[:count]
                 if stream is None:
-                    parts.append(draws)
+                    drawn.append(draws)
                 else:
                     stream.save((tuned, states), tally.to_dict(), draws)
                 shown(count)
-    draws = np.moveaxis(np.concatenate(parts), 0, 1) if stream is None else stream.draws()
+    draws = np.moveaxis(np.concatenate(drawn), 0, 1) if stream is None else stream.draws()
     divergences = tally.divergences + _ended_outside(target, np.asarray(draws[:, -1]))
     return Trace(draws, tally.accepted / (steps * thin), divergences, tuned, tally.clipped)

@@ -23,7 +23,7 @@ from unnorm.errors import InputError, require
 from unnorm.files import alone, is_key, numbers_of, packed, unpacked, write_atomically
 from unnorm.identity import require_same
 
-FORMAT = "unnorm draws 1"
+FORMAT = "unnorm draws 2"
 DRAWS, STATE, LOCK = "draws.npy", "state.safetensors", ".lock"
 
 T = TypeVar("T")
@@ -32,9 +32,12 @@ T = TypeVar("T")
 class Stream:
     """The folder of one run; `done` draws of every chain are safe."""
 
-    def __init__(self, folder: Path | str, arguments: Mapping[str, Any], steps: int):
-        """Begin in a new or empty folder, or go on in one with the same arguments; anything else is refused."""
-        self.folder, self.steps = Path(folder), steps
+    def __init__(self, folder: Path | str, arguments: Mapping[str, Any], steps: int, parts: int):
+        """Begin in a new or empty folder, or go on in one with the same arguments; anything else is refused.
+
+        A run that goes on has its chains in the `parts` it began with, however many cores there are now.
+        """
+        self.folder, self.steps, self.parts = Path(folder), steps, parts
         self.done: int = 0
         self.chunks: list[list[Any]] = []
         self._arguments = json.loads(json.dumps(dict(arguments)))
@@ -81,6 +84,7 @@ class Stream:
         advice = "give the arguments they were made with, or name a new folder"
         require_same(self._arguments, notes["arguments"], f"the folder {self.folder} holds draws", advice)
         self.done, self.chunks, self._counts = notes["done"], notes["chunks"], notes["counts"]
+        self.parts = notes["parts"]
         self._arrays = arrays if notes["prepared"] else None
         if self.done:
             self._check_draws()
@@ -101,6 +105,7 @@ class Stream:
     def _write(self, arrays: dict[str, np.ndarray], counts: dict[str, Any]) -> None:
         notes = {
             "arguments": self._arguments,
+            "parts": self.parts,
             "prepared": bool(arrays),
             "done": self.done,
             "chunks": self.chunks,
