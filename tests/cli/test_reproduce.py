@@ -91,3 +91,24 @@ def test_one_seed_knows_nothing_of_the_spread():
     assert over_seeds([1.0]).stderr == float("inf")
     assert over_seeds([1.0, 3.0]).stderr == pytest.approx(1.0)
     assert exact(2.0).stderr == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "is damaged; choose another --out"),
+        ('{"a": 1}', "is not of this release"),
+        ("[1]", "is not of this release"),
+    ],
+)
+def test_a_folder_that_says_something_else_is_refused(tmp_path, content, words):
+    (tmp_path / "experiment.json").write_text(content)
+    with pytest.raises(InputError, match=words):
+        Job(tmp_path).open("squares")
+
+
+def test_what_a_kill_left_before_the_beginning_is_no_hindrance(tmp_path):
+    (tmp_path / ".experiment.json.77.part").write_text("{")
+    (tmp_path / ".lock").write_text("")
+    Job(tmp_path).open("squares")
+    assert (tmp_path / "experiment.json").exists()

@@ -85,6 +85,14 @@ class Result:
         }
 
 
+def _read_json(file: Path, advice: str) -> Any:
+    """What the file holds; one that is not JSON is refused with the advice."""
+    try:
+        return json.loads(file.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} is damaged; {advice}") from error
+
+
 @dataclass(frozen=True)
 class Job:
     """One run of an experiment: how large, from which seed, and where its pieces are kept."""
@@ -103,10 +111,7 @@ class Job:
         """What `compute` returns (plain JSON data), from its file if an earlier run got that far."""
         file = self.folder / "pieces" / f"{name}.json"
         if file.exists():
-            try:
-                return json.loads(file.read_text())
-            except (json.JSONDecodeError, UnicodeDecodeError) as error:
-                raise InputError(f"{file} is damaged; delete it and run the experiment again") from error
+            return _read_json(file, "delete it and run the experiment again")
         content = compute()
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, json.dumps(content).encode())
@@ -126,15 +131,20 @@ class Job:
         file = self.folder / "experiment.json"
         settings = {"experiment": name, "scale": self.scale, "seed": self.seed}
         if file.exists():
-            started = json.loads(file.read_text())
+            started = _read_json(file, "choose another --out")
+            known = isinstance(started, dict) and started.keys() == settings.keys()
+            require(known, f"{file} is not of this release; choose another --out")
             require(
                 started == settings,
                 f"{self.folder} holds {started['experiment']} at scale {started['scale']} from seed "
                 f"{started['seed']}; choose another --out",
             )
             return
+        # What a kill may have left of a folder that was never begun.
+        left = [".lock", f".{file.name}"]
         require(
-            not self.folder.exists() or (self.folder.is_dir() and not any(self.folder.iterdir())),
+            not self.folder.exists()
+            or (self.folder.is_dir() and all(f.name.startswith(tuple(left)) for f in self.folder.iterdir())),
             f"{self.folder} exists and is not an experiment of unnorm; choose another --out",
         )
         self.folder.mkdir(parents=True, exist_ok=True)

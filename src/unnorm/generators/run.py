@@ -2,6 +2,8 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -17,6 +19,7 @@ from unnorm.generators.gibbs import GibbsTransition
 from unnorm.noises.base import AbstractGaussianNoise, Level, Point, Scalar
 from unnorm.samplers.denoising_gibbs import AbstractCovariance, FullCovariance, take_away
 from unnorm.scores import AbstractScore
+from unnorm.values import require_count
 
 
 class AbstractFinish(eqx.Module):
@@ -129,6 +132,13 @@ def _walk(
     return xs, total + jnp.sum(clipped)
 
 
+def _shape(shape: Any) -> tuple[int, ...]:
+    """The shape of a point as whole numbers; anything else is refused."""
+    whole = isinstance(shape, tuple | list) and all(isinstance(side, Integral) and int(side) >= 1 for side in shape)
+    require(whole, f"the shape of a point is a tuple of whole numbers such as (2,), not {shape!r}")
+    return tuple(int(side) for side in shape)
+
+
 def generate(
     score: AbstractScore,
     noise: AbstractGaussianNoise,
@@ -158,13 +168,16 @@ def generate(
     ts = np.asarray(levels, np.float64)
     require(ts.ndim == 1 and len(ts) >= 2, f"a walk needs at least two noise levels along one axis, not {ts.shape}")
     require(bool(np.all(np.diff(ts) <= 0)), "noise levels must fall, or stay, from the first to the last")
-    require(n >= 1, f"at least one point is needed, not {n}")
+    require_count(n, 1, "the number of points")
+    n, shape = int(n), _shape(shape)
     begin, key = jax.random.split(key)
     if start is None:
         xs = noise.sigma(jnp.asarray(ts[0], float)) * jax.random.normal(begin, (n, *shape))
     else:
         xs = jnp.asarray(start, float)
         require(xs.shape == (n, *shape), f"{n} points of shape {shape} cannot start from an array of {xs.shape}")
+    slope = eqx.filter_eval_shape(score, jnp.asarray(ts[0], float), xs[0]).shape
+    require(slope == shape, f"a score has the shape of its point, {shape}, but this one returned {slope}")
     last = PosteriorMean() if finish is None else finish
     firsts, size = shares(n, parts_of(n))
     parts = side_by_side(

@@ -45,7 +45,7 @@ def affine(layer: eqx.nn.Linear, *inputs: Float[Array, " _"]) -> Float[Array, " 
     >>> affine(eqx.nn.Linear(3, 2, key=jax.random.key(0)), jnp.zeros(3)).shape
     (2,)
     """
-    ends = np.cumsum([len(x) for x in inputs])[:-1]
+    ends = np.cumsum([x.size for x in inputs])[:-1]
     columns = jnp.split(layer.weight, ends, axis=1) if len(inputs) > 1 else [layer.weight]
     first, *others = (product(weight, x) for weight, x in zip(columns, inputs, strict=True))
     y = sum(others, first)

@@ -16,10 +16,11 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from unnorm.errors import require
+from unnorm.errors import InputError, require
 from unnorm.networks.autoencoder import Autoencoder, GaussianEncoder, ScoredAutoencoder
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
 from unnorm.objectives.checks import require_kind
@@ -99,6 +100,20 @@ def _require_autoencoder(model: Any, who: str, kinds: tuple[type, ...]) -> None:
     require_kind(model, kinds, f"{who} trains a networks.{kinds[0].__name__}, not {{}}")
 
 
+def _require_parts_fit(objective: AbstractObjective, model: Any, data: Any, key: PRNGKeyArray) -> None:
+    """Refuse a model whose parts are not made for each other or for these points, before anything is compiled."""
+    try:
+        eqx.filter_eval_shape(objective, model, None, jnp.asarray(data[:2]), key=key)
+    except InputError:
+        raise
+    except (TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"{type(objective).__name__} cannot train this model on points of shape {np.shape(data)[1:]}: encoder, "
+            f"decoder and score have to fit the points and each other ({reason})"
+        ) from error
+
+
 class ELBO(AbstractObjective):
     """L = E_q[-log p(x | z)] + KL( q(z | x) || N(0, I) ) for a Gaussian encoder, the divergence in closed form.
 
@@ -111,6 +126,7 @@ class ELBO(AbstractObjective):
         """Nothing persists between steps; a model of another make is refused here."""
         _require_autoencoder(model, "ELBO", EITHER)
         require(isinstance(model.encoder, GaussianEncoder), "the ELBO needs a GaussianEncoder; try ImplicitVAE")
+        _require_parts_fit(self, model, data, key)
         return None
 
     def __call__(
@@ -134,6 +150,7 @@ class AbstractImplicit(AbstractObjective):
     def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
         """Nothing persists between steps; a model of another make is refused here."""
         _require_autoencoder(model, type(self).__name__, self.trains)
+        _require_parts_fit(self, model, data, key)
         return None
 
 

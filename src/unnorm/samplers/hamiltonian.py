@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from blackjax.adaptation.step_size import dual_averaging_adaptation
+from blackjax.mcmc.diffusions import overdamped_langevin
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.energies.base import AbstractEnergy, Point
@@ -61,7 +62,7 @@ class MALA(AbstractAdaptiveSampler):
 
     Langevin's move as a proposal with density q(y | x), which is N(x - h grad E(x), 2 h) (Roberts and Tweedie 1996).
     Warm-up tunes the step by dual averaging from `step_size` towards an acceptance of 0.574; with `warmup=0`, `sample`
-    runs it with `step_size` as given.
+    runs it with `step_size` as given. A proposal where the energy is not a number counts as divergent.
     """
 
     step_size: Float[Array, ""] = eqx.field(converter=lambda h: positive(h, "the step size of MALA"), default=0.1)
@@ -74,8 +75,13 @@ class MALA(AbstractAdaptiveSampler):
         return blackjax.mala.init(x, _log_density(target))
 
     def step(self, target: AbstractEnergy, state: Any, *, key: PRNGKeyArray) -> tuple[Any, Info]:
-        state, info = blackjax.mala.build_kernel()(key, state, _log_density(target), self.step_size)
-        return state, Info(info.acceptance_rate, jnp.asarray(False))
+        log_density = _log_density(target)
+        moved, info = blackjax.mala.build_kernel()(key, state, log_density, self.step_size)
+        # The kernel turns down a proposal whose density is not a number without a word. The same proposal made once
+        # more, from the same key, is no work: the compiler sees that it is the same.
+        propose: Any = overdamped_langevin(jax.value_and_grad(log_density))
+        proposal = propose(jax.random.split(key)[0], state, self.step_size)
+        return moved, Info(info.acceptance_rate, jnp.isnan(proposal.logdensity))
 
     def position(self, state: Any) -> Point:
         return state.position
