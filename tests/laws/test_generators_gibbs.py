@@ -181,7 +181,7 @@ def test_bad_transitions_are_refused(build, words):
     [
         ({"levels": np.array([0.0, 1.0])}, "must fall"),
         ({"levels": np.array([1.0])}, "at least two"),
-        ({"n": 0}, "at least one point"),
+        ({"n": 0}, "the number of points must be"),
         ({"start": np.zeros((3, 3))}, "cannot start"),
     ],
 )
