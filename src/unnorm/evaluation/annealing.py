@@ -132,6 +132,7 @@ def tuned_path(
     require_walk(target, base)
     levels, moves, leapfrogs = whole_numbers(levels=levels, moves=moves, leapfrogs=leapfrogs)
     require(levels >= 1 and moves >= 1, f"annealing needs at least 1 level and 1 move, not {levels} and {moves}")
+    given = betas is not None
     if betas is None:
         # A base is mostly wider than its target, so that the path changes fastest near the base.
         betas = jnp.linspace(0, 1, levels + 1) ** 2
@@ -140,7 +141,7 @@ def tuned_path(
     require(betas.ndim == 1 and len(betas) >= 2, f"betas are a row of at least 2 levels, not an array of {betas.shape}")
     require(bool((betas[0] == 0) & (betas[-1] == 1) & jnp.all(jnp.diff(betas) >= 0)), "betas must rise from 0 to 1")
     require(
-        bool(betas[1] > 0),
+        not given or bool(betas[1] > 0),
         "only the first of betas may be 0: a wall of the target, times 0, is no number at the second",
     )
     return Path(betas, _pilot(base, target, betas, moves, leapfrogs, tune)[0])
