@@ -120,7 +120,7 @@ def test_sequential_monte_carlo_passes_a_wall():
 
 def cooled(draws, betas=LADDER, step=0.4, problem="mixture") -> np.ndarray:
     """v Z of chains from these draws: one on average."""
-    found, _ = _cool(BASE, PROBLEMS[problem], betas, steps_of(step), jnp.asarray(draws), 1, jax.random.key(9))
+    found, *_ = _cool(BASE, PROBLEMS[problem], betas, steps_of(step), jnp.asarray(draws), 1, jax.random.key(9))
     return np.exp(np.asarray(found, np.float64) + truth_of(problem))
 
 
