@@ -98,7 +98,7 @@ class Size:
 
 
 QUICK = Size(
-    side=14, width=256, steps=8000, draws=100, followed=10, rows=300, chains=16, levels=60, seeds=2, every=False
+    side=14, width=256, steps=8000, draws=100, followed=10, rows=100, chains=16, levels=60, seeds=2, every=False
 )
 PAPER = Size(
     side=28, width=256, steps=100_000, draws=100, followed=100, rows=10_000, chains=16, levels=1000, seeds=3, every=True
