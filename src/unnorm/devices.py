@@ -125,5 +125,5 @@ def side_by_side(call: Callable[[Piece], T], pieces: Sequence[Piece]) -> list[T]
     try:
         return list(threads.map(one, pieces))
     finally:
-        # By then they are done, or somebody has interrupted: compiled code cannot be, and he need not wait for it.
+        # They are done by then, or there was an interrupt, which compiled code does not hear and need not hold up.
         threads.shutdown(wait=False, cancel_futures=True)

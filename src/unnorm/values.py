@@ -79,6 +79,18 @@ def at_least(least: int, value: Any, sentence: str) -> None:
     require(int(value) >= least, f"{sentence}, not {value}")
 
 
+def whole_number(value: Any, what: str) -> int:
+    """The value as an integer, refused unless it is one; numpy's are.
+
+    >>> whole_number(np.int64(3), "steps"), whole_number(1.5, "thin")
+    Traceback (most recent call last):
+    unnorm.errors.InputError: thin must be a whole number, not 1.5
+    """
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    require(whole, f"{what} must be a whole number, not {shown(value)}")
+    return int(value)
+
+
 def named(value: Any) -> str:
     """The value by its name, for sentences that go on with it: numbers and words as they are, all else by its kind.
 

@@ -34,7 +34,7 @@ class Kernel(Protocol):
 
 
 @runtime_checkable
-class KernelFamily(Protocol):
+class KernelInUnits(Protocol):
     """A kernel in every unit of length: k(x, y) = unit^degree in_unit(unit)(x / unit, y / unit)."""
 
     @property
@@ -214,12 +214,12 @@ def _precision(points: Float[np.ndarray, "n d"], finest: float) -> AbstractConte
     return jax.enable_x64(True) if off > ROUNDING * finest**2 else nullcontext()
 
 
-def _prepared(family: KernelFamily, a: np.ndarray, b: np.ndarray, unit: float) -> Prepared:
+def _prepared(family: KernelInUnits, a: np.ndarray, b: np.ndarray, unit: float) -> Prepared:
     kernel, near, far = family.in_unit(unit), jnp.asarray(a, float), jnp.asarray(b, float)
     return Prepared(kernel, near, far, jnp.mean(kernel(near[:64], far[:64])))
 
 
-def kernel_estimate(family: KernelFamily, x: Any, y: Any, *, block: int, method: str) -> Estimate:
+def kernel_estimate(family: KernelInUnits, x: Any, y: Any, *, block: int, method: str) -> Estimate:
     """U = sum_{i != j} k(x_i, x_j)/(n(n-1)) + sum_{i != j} k(y_i, y_j)/(m(m-1)) - 2 sum_{ij} k(x_i, y_j)/(nm)."""
     block = _block(block)
     x, y = two_samples(x, y)
@@ -264,7 +264,7 @@ def _quadratic_forms(
 
 
 def permutation_p_value(
-    family: KernelFamily, x: Any, y: Any, *, permutations: int, block: int, key: PRNGKeyArray
+    family: KernelInUnits, x: Any, y: Any, *, permutations: int, block: int, key: PRNGKeyArray
 ) -> float:
     """The share of relabellings of the pooled points, the actual one among them, whose U is at least as large.
 

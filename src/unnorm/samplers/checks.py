@@ -1,6 +1,5 @@
 """What samplers and `sample` may be given: whatever is impossible is refused before any work, in one sentence."""
 
-from numbers import Integral
 from typing import Any
 
 import jax
@@ -14,7 +13,7 @@ from unnorm.files import is_key
 from unnorm.samplers.base import AbstractSampler
 from unnorm.samplers.smc import TemperedSMC
 from unnorm.scores import AbstractScore
-from unnorm.values import real_numbers, shown
+from unnorm.values import real_numbers, shown, whole_number
 
 #: Transitions of a run are numbered by 32-bit integers.
 MOST_STEPS = 2**31 - 1
@@ -44,18 +43,6 @@ def _one_key(key: Any) -> bool:
     if is_key(key):
         return key.shape == ()
     return isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32 and key.shape == (2,)
-
-
-def whole_number(value: Any, what: str) -> int:
-    """The value as an integer, refused unless it is one; numpy's are.
-
-    >>> whole_number(np.int64(3), "steps"), whole_number(1.5, "thin")
-    Traceback (most recent call last):
-    unnorm.errors.InputError: thin must be a whole number, not 1.5
-    """
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    require(whole, f"{what} must be a whole number, not {shown(value)}")
-    return int(value)
 
 
 def run_lengths(chains: Any, steps: Any, thin: Any, warmup: Any) -> tuple[int, int, int, int]:

@@ -9,7 +9,6 @@ thrown away, is the one for log Z.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import equinox as eqx
@@ -26,7 +25,7 @@ from unnorm.energies.base import AbstractEnergy, AbstractNormalised
 from unnorm.errors import InputError, require
 from unnorm.estimate import Estimate, log_mean_exp_estimate
 from unnorm.samplers.hamiltonian import HMC
-from unnorm.values import require_count
+from unnorm.values import whole_number
 
 #: The most levels of a run.
 LONGEST = 400
@@ -193,11 +192,6 @@ class Particles:
         return tuple(found)
 
 
-def _python_integer(value: Any) -> Any:
-    """An integer of any library as one of Python; anything else as it is, to be refused."""
-    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else value
-
-
 class TemperedSMC(eqx.Module):
     """Populations through exp(-(1 - b) E_base - b E), b from 0 to 1: weighted, resampled, moved by HMC at every level.
 
@@ -213,15 +207,13 @@ class TemperedSMC(eqx.Module):
     """
 
     base: AbstractNormalised
-    islands: int = eqx.field(static=True, default=32, converter=_python_integer)
-    particles: int = eqx.field(static=True, default=256, converter=_python_integer)
+    islands: int = eqx.field(static=True, default=32, converter=lambda n: whole_number(n, "islands of SMC"))
+    particles: int = eqx.field(static=True, default=256, converter=lambda n: whole_number(n, "particles of SMC"))
     share: float = eqx.field(static=True, default=0.5)
-    moves: int = eqx.field(static=True, default=3, converter=_python_integer)
-    leapfrogs: int = eqx.field(static=True, default=5, converter=_python_integer)
+    moves: int = eqx.field(static=True, default=3, converter=lambda n: whole_number(n, "moves of SMC"))
+    leapfrogs: int = eqx.field(static=True, default=5, converter=lambda n: whole_number(n, "leapfrogs of SMC"))
 
     def __check_init__(self):
-        for name in ("islands", "particles", "moves", "leapfrogs"):
-            require_count(getattr(self, name), 0, f"{name} of SMC")
         require(
             self.islands >= 8 and self.particles >= 16,
             f"SMC needs at least 8 islands (for the error) of 16 particles, not {self.islands} of {self.particles}",
