@@ -315,9 +315,9 @@ def test_log_partition_says_why():
 
 
 def test_log_partition_goes_on_to_sequential_monte_carlo():
-    """A target 10,000 times narrower than its base, in 8 dimensions: the steps of 200 annealed levels lag behind."""
-    target = quadratic_energy(1e8 * np.eye(8))
-    truth = 4 * (math.log(2 * math.pi) - math.log(1e8))
+    """A target 1,000 times narrower than its base, in 8 dimensions: the steps of 200 annealed levels lag behind."""
+    target = quadratic_energy(1e6 * np.eye(8))
+    truth = 4 * (math.log(2 * math.pi) - math.log(1e6))
     estimate = un.log_partition(target, base=un.energies.standard_gaussian(8), key=jax.random.key(15))
     assert estimate.method == "SMC" and estimate.diagnostics["ais_effective_samples"] < 100
     assert near(estimate, truth) and estimate.stderr < 0.2 and estimate.warnings == ()

@@ -283,6 +283,7 @@ def judgements() -> Iterator[Piece]:
         "smc": lambda: evaluation.smc(FREE, GAUSSIAN, **islands, key=KEY),
         "tempered_population": lambda: evaluation.tempered_population(FREE, GAUSSIAN, **islands, key=KEY).draws(3),
         "thermodynamic": lambda: evaluation.thermodynamic(FREE, GAUSSIAN, chains=16, levels=4, moves=2, key=KEY),
+        "evidences": lambda: evaluation.evidences(decoder, GAUSSIAN, DATA[:2], chains=16, **short, key=KEY),
         "mean_evidence": lambda: evaluation.mean_evidence(decoder, GAUSSIAN, DATA[:2], chains=16, **short, key=KEY),
         "mmd": lambda: evaluation.mmd(x, y),
         "mmd_test": lambda: evaluation.mmd_test(x, y, permutations=19, key=KEY),

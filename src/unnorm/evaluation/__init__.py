@@ -14,6 +14,7 @@ from unnorm.evaluation.importance import expectation as expectation
 from unnorm.evaluation.importance import expectations as expectations
 from unnorm.evaluation.importance import importance as importance
 from unnorm.evaluation.latent import evidence as evidence
+from unnorm.evaluation.latent import evidences as evidences
 from unnorm.evaluation.latent import mean_evidence as mean_evidence
 from unnorm.evaluation.likelihood import energies as energies
 from unnorm.evaluation.likelihood import log_likelihood as log_likelihood

@@ -1,13 +1,15 @@
 """Annealed importance sampling: log Z by a walk from a density that is known to the target."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.compiling import compiled
-from unnorm.devices import require_divisible, split_over_devices
+from unnorm.devices import parts_of, require_divisible, share, shares, side_by_side, split_over_devices
 from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate
@@ -16,6 +18,9 @@ from unnorm.evaluation.counts import whole_numbers
 from unnorm.evaluation.rounding import with_rounding
 from unnorm.evaluation.tails import judged
 from unnorm.samplers import HMC
+
+#: Chains that move side by side where there are many targets: more would only take more memory.
+AT_ONCE = 1024
 
 
 @compiled
@@ -39,11 +44,47 @@ def anneal_along(
     path: Path, target: AbstractEnergy, base: AbstractNormalised, *, chains: int, moves: int, key: PRNGKeyArray
 ) -> Estimate:
     """`ais` along a path that is already tuned."""
-    energies, log_weights, acceptance = _anneal(base, target, path.betas, path.samplers, chains, moves, key)
+    return _told(path, *_anneal(base, target, path.betas, path.samplers, chains, moves, key))
+
+
+def _told(path: Path, energies: Array, log_weights: Array, acceptance: Array) -> Estimate:
     estimate = judged(log_mean_exp_estimate(log_weights, "AIS"), log_weights)
     estimate = with_rounding(estimate, energies, log_weights)
     diagnostics = {**estimate.diagnostics, "levels": float(len(path.betas) - 1), "acceptance": float(acceptance)}
     return replace(estimate, diagnostics=diagnostics)
+
+
+@compiled
+def _anneal_each(base, target_of, inputs: Array, path: Path, chains: int, moves: int, keys: PRNGKeyArray):
+    def one(pair):
+        c, key = pair
+        return _anneal(base, target_of(c), path.betas, path.samplers, chains, moves, key)
+
+    return jax.lax.map(one, (inputs, keys), batch_size=max(1, AT_ONCE // chains))
+
+
+def anneal_each(
+    target_of: Callable[[Array], AbstractEnergy],
+    inputs: Float[Array, "n ..."],
+    path: Path,
+    base: AbstractNormalised,
+    *,
+    chains: int,
+    moves: int,
+    key: PRNGKeyArray,
+) -> list[Estimate]:
+    """`anneal_along` to the target of every input c, `target_of(c)`, along one path: one program, whose errors are
+    independent from input to input. The cores of a processor share the inputs.
+    """
+    keys = jax.random.split(key, len(inputs))
+    firsts, size = shares(len(inputs), parts_of(len(inputs)))
+
+    def part(first: np.ndarray):
+        return _anneal_each(base, target_of, share(inputs, first, size), path, chains, moves, share(keys, first, size))
+
+    parts = side_by_side(part, firsts)
+    found = zip(*(np.concatenate([np.asarray(p[i]) for p in parts]) for i in range(3)), strict=True)
+    return [_told(path, *of) for of in found]
 
 
 def ais(

@@ -4,6 +4,7 @@ At level b the energy is (1 - b) E_base + b E_target, so that d log Z_b / db = E
 importance sampling, its reverse and thermodynamic integration all walk the same levels.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -109,6 +110,17 @@ def _even(betas: Array, spread: Array) -> Array:
     return jnp.asarray(even, betas.dtype)
 
 
+def _counts(levels: int, moves: int, leapfrogs: int) -> tuple[int, ...]:
+    counts = whole_numbers(levels=levels, moves=moves, leapfrogs=leapfrogs)
+    require(min(counts[:2]) >= 1, f"annealing needs at least 1 level and 1 move, not {levels} and {moves}")
+    return counts
+
+
+def _first_guess(levels: int) -> Array:
+    """A base is mostly wider than its target, so that the path changes fastest near the base."""
+    return jnp.linspace(0, 1, levels + 1) ** 2
+
+
 def tuned_path(
     target: AbstractEnergy,
     base: AbstractNormalised,
@@ -130,12 +142,10 @@ def tuned_path(
     (6,)
     """
     require_walk(target, base)
-    levels, moves, leapfrogs = whole_numbers(levels=levels, moves=moves, leapfrogs=leapfrogs)
-    require(levels >= 1 and moves >= 1, f"annealing needs at least 1 level and 1 move, not {levels} and {moves}")
+    levels, moves, leapfrogs = _counts(levels, moves, leapfrogs)
     given = betas is not None
     if betas is None:
-        # A base is mostly wider than its target, so that the path changes fastest near the base.
-        betas = jnp.linspace(0, 1, levels + 1) ** 2
+        betas = _first_guess(levels)
         betas = _even(betas, _pilot(base, target, betas, moves, leapfrogs, place)[1])
     betas = jnp.asarray(betas, float)
     require(betas.ndim == 1 and len(betas) >= 2, f"betas are a row of at least 2 levels, not an array of {betas.shape}")
@@ -145,3 +155,46 @@ def tuned_path(
         "only the first of betas may be 0: a wall of the target, times 0, is no number at the second",
     )
     return Path(betas, _pilot(base, target, betas, moves, leapfrogs, tune)[0])
+
+
+@compiled
+def _pilots(base, target_of, inputs: Array, betas: Array, moves: int, leapfrogs: int, key: PRNGKeyArray):
+    """A pilot for each of some targets of a family, and what they say together.
+
+    Log-weights of all spread from a level to the next by the root of their mean variance; steps and masses are
+    geometric means.
+    """
+    keys = jax.random.split(key, len(inputs))
+    samplers, spreads = jax.vmap(lambda c, k: _pilot(base, target_of(c), betas, moves, leapfrogs, k))(inputs, keys)
+    together = jax.tree.map(lambda leaf: jnp.exp(jnp.mean(jnp.log(leaf), axis=0)), samplers)
+    return together, jnp.sqrt(jnp.mean(spreads**2, axis=0))
+
+
+def common_path(
+    target_of: Callable[[Array], AbstractEnergy],
+    inputs: Float[Array, "n ..."],
+    base: AbstractNormalised,
+    *,
+    levels: int,
+    moves: int,
+    leapfrogs: int,
+    place: PRNGKeyArray,
+    tune: PRNGKeyArray,
+) -> Path:
+    """One path for the targets `target_of(c)` of many inputs c, tuned as `tuned_path` on these few of them.
+
+    Any path leaves a walk unbiased; one that does not fit a target makes its error larger, and the error says so.
+
+    >>> import jax, jax.numpy as jnp, unnorm as un
+    >>> def target_of(c):
+    ...     return un.energies.FunctionEnergy(lambda x: c * (x**2).sum(), un.spaces.Real((2,)))
+    >>> place, tune = jax.random.split(jax.random.key(0))
+    >>> base, scales = un.energies.standard_gaussian(2), jnp.array([1.0, 2.0])
+    >>> common_path(target_of, scales, base, levels=5, moves=1, leapfrogs=3, place=place, tune=tune).betas.shape
+    (6,)
+    """
+    require_walk(target_of(inputs[0]), base)
+    levels, moves, leapfrogs = _counts(levels, moves, leapfrogs)
+    betas = _first_guess(levels)
+    betas = _even(betas, _pilots(base, target_of, inputs, betas, moves, leapfrogs, place)[1])
+    return Path(betas, _pilots(base, target_of, inputs, betas, moves, leapfrogs, tune)[0])

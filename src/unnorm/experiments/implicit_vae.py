@@ -35,7 +35,7 @@ from jaxtyping import Array, PRNGKeyArray
 from unnorm.data.mnist import mnist
 from unnorm.energies import standard_gaussian
 from unnorm.estimate import Estimate, mean_estimate
-from unnorm.evaluation.latent import evidence
+from unnorm.evaluation.latent import evidences
 from unnorm.experiments.base import Claim, Experiment, Job, Published, Result, Row, exact, over_seeds
 from unnorm.networks import AbstractDecoder, Autoencoder, GaussianEncoder
 from unnorm.networks.autoencoder import gaussian_autoencoder, implicit_autoencoder, wasserstein_autoencoder
@@ -98,7 +98,7 @@ class Size:
 
 
 QUICK = Size(
-    side=14, width=256, steps=8000, draws=100, followed=10, rows=100, chains=16, levels=60, seeds=2, every=False
+    side=14, width=256, steps=8000, draws=100, followed=10, rows=1000, chains=16, levels=60, seeds=3, every=False
 )
 PAPER = Size(
     side=28, width=256, steps=100_000, draws=100, followed=100, rows=10_000, chains=16, levels=1000, seeds=3, every=True
@@ -186,12 +186,9 @@ def _train(
 
 
 def _evidences(decoder: AbstractDecoder, xs: np.ndarray, size: Size, key: PRNGKeyArray) -> list[Estimate]:
-    keys = jax.random.split(key, len(xs))
-    prior = standard_gaussian(LATENT)
-    return [
-        evidence(decoder, prior, jnp.asarray(x), chains=size.chains, levels=size.levels, key=k)
-        for x, k in zip(xs, keys, strict=True)
-    ]
+    return evidences(
+        decoder, standard_gaussian(LATENT), jnp.asarray(xs), chains=size.chains, levels=size.levels, key=key
+    )
 
 
 def _one(
