@@ -74,6 +74,17 @@ def test_a_damaged_piece_and_a_foreign_folder_are_refused(tmp_path):
     assert (tmp_path / "mine" / "thesis.tex").read_text() == "years of work"
 
 
+def test_pieces_of_other_code_are_not_mixed_in(tmp_path):
+    Job(tmp_path / "out").open("squares", "a1")
+    Job(tmp_path / "out").open("squares", "a1")
+    with pytest.raises(InputError, match="begun by another release of squares"):
+        Job(tmp_path / "out").open("squares", "b2")
+    # Another module is other code; the same one is not.
+    found = [importlib.import_module(f"unnorm.experiments.{name}").EXPERIMENT.code for name in ("blindness", "ozaki")]
+    assert found[0] != found[1]
+    assert found[0] == importlib.import_module("unnorm.experiments.blindness").EXPERIMENT.code
+
+
 def test_the_command_prints_ours_beside_the_published(tmp_path, monkeypatch, capsys):
     def draw(result, file):
         file.write_bytes(b"a picture")

@@ -24,7 +24,7 @@ def reproduce_command(name: str, scale: Scale, out: Path | None, seed: int, as_j
     require(scale in ("quick", "paper"), f"--scale is quick or paper, not {scale!r}")
     experiment = _find(name)
     job = Job(out or Path(f"{name}-{scale}"), scale, seed, progress=not quiet)
-    job.open(name)
+    job.open(name, experiment.code)
     note(f"{name} at scale {scale}, in {job.folder} ...", quiet=quiet)
     began = time.monotonic()
     with alone(job.folder / ".lock", job.folder):

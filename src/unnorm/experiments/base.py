@@ -6,6 +6,8 @@ experiment goes on where it stopped. Its `draw` makes the picture from the resul
 are in the result.
 """
 
+import hashlib
+import inspect
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from unnorm import __version__
 from unnorm.errors import InputError, require
 from unnorm.estimate import Estimate
 from unnorm.files import write_atomically
@@ -126,18 +129,25 @@ class Job:
                 advance(1, name)
         return found
 
-    def open(self, name: str) -> None:
-        """Make the folder, or refuse one that belongs to another experiment or to other settings."""
+    def open(self, name: str, code: str = "") -> None:
+        """Make the folder, or refuse one that belongs to another experiment, to other settings or to other code.
+
+        Pieces that were computed by different sizes or steps do not make one table.
+        """
         file = self.folder / "experiment.json"
-        settings = {"experiment": name, "scale": self.scale, "seed": self.seed}
+        settings = {"experiment": name, "scale": self.scale, "seed": self.seed, "code": code}
         if file.exists():
             started = _read_json(file, "choose another --out")
             known = isinstance(started, dict) and started.keys() == settings.keys()
             require(known, f"{file} is not of this release; choose another --out")
             require(
-                started == settings,
+                started | {"code": code} == settings,
                 f"{self.folder} holds {started['experiment']} at scale {started['scale']} from seed "
                 f"{started['seed']}; choose another --out",
+            )
+            require(
+                started["code"] == code,
+                f"{self.folder} was begun by another release of {name}, whose pieces may not fit; choose another --out",
             )
             return
         # What a kill may have left of a folder that was never begun.
@@ -158,6 +168,12 @@ class Experiment:
     name: str
     run: Callable[[Job], Result]
     draw: Callable[[Result, Path], None]
+
+    @property
+    def code(self) -> str:
+        """A digest of the module's source and of the release."""
+        source = Path(inspect.getfile(self.run)).read_bytes()
+        return hashlib.sha256(source + __version__.encode()).hexdigest()[:16]
 
 
 def over_seeds(values: Sequence[float], method: str = "mean over seeds") -> Estimate:
