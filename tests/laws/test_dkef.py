@@ -10,7 +10,17 @@ from harness import breaks, holds
 import unnorm as un
 from unnorm.energies import DKEF, gaussian_mixture
 from unnorm.errors import InputError
-from unnorm.objectives import DSM, SM, SSM, SSMVR, ApproximateBP, CurvaturePropagation, KernelFamily, finalise
+from unnorm.objectives import (
+    DSM,
+    SM,
+    SSM,
+    SSMVR,
+    ApproximateBP,
+    CurvaturePropagation,
+    FittedKernelFamily,
+    KernelFamily,
+    finalise,
+)
 from unnorm.objectives.kernel_curvature import approximate_traces, sampled_trace, sampled_traces
 from unnorm.objectives.kernel_family import fitted_and_judged, over_data, quadratic
 from unnorm.scores import as_score
@@ -245,6 +255,48 @@ def test_the_score_is_recovered(name):
     assert without.mean() > losses.mean()
 
 
+def test_a_look_in_the_middle_has_the_alpha_of_the_rows_it_was_given(small):
+    """By exact score matching nothing is drawn, and the value of a look is the library's own loss of the energy."""
+    model, rows = small
+    given, batch, key = rows[:40], rows[40:], jax.random.key(6)
+    ridge = jnp.exp(model.log_ridge)
+
+    @eqx.filter_jit
+    def looks(model, given, batch):
+        def at_alpha_of(rows):
+            alpha = quadratic(SM(), model, rows, key).solve(ridge)
+            return SM()(with_alpha(model, alpha), None, batch, key=key)[0]
+
+        found = FittedKernelFamily(SM(), given)(model, None, batch, key=key)[0]
+        return found, at_alpha_of(given), at_alpha_of(batch)
+
+    found, expected, of_the_batch = looks(model, given, batch)
+    assert np.allclose(found, expected, rtol=1e-4)
+    # Fitted on what it is judged by, it looks better than it is.
+    assert of_the_batch < found - 0.01 * abs(found)
+
+
+def test_a_look_by_propagated_curvature_has_the_mean_of_exact_score_matching(small):
+    model, rows = small
+    given, batch = rows[:40], rows[40:]
+    keys = jax.random.split(jax.random.key(8), 2_000)
+    ridge = jnp.exp(model.log_ridge)
+
+    @jax.jit
+    def gaps(model):
+        def one(key):
+            found = FittedKernelFamily(CurvaturePropagation(), given)(model, None, batch, key=key)[0]
+            alpha = quadratic(CurvaturePropagation(), model, given, jax.random.split(key)[0]).solve(ridge)
+            exact = quadratic(SM(), model, batch, key)
+            return found - exact(alpha), found - exact(jnp.zeros(6))
+
+        return jax.lax.map(one, keys, batch_size=200)
+
+    right, without_kernels = gaps(model)
+    assert holds(np.asarray(right), 0.0)
+    assert breaks(np.asarray(without_kernels), 0.0)
+
+
 def test_what_has_no_closed_form_is_refused(small):
     model, rows = small
     with pytest.raises(InputError, match="no closed form"):
@@ -253,5 +305,9 @@ def test_what_has_no_closed_form_is_refused(small):
         quadratic(DSM(un.noises.VarianceExploding(0.1, 1.0)), model, rows, jax.random.key(0))
     with pytest.raises(InputError, match="trains a DKEF"):
         KernelFamily(SM()).init(un.energies.standard_gaussian(2), rows, key=jax.random.key(0))
+    with pytest.raises(InputError, match="FittedKernelFamily judges a DKEF, not a Gaussian"):
+        FittedKernelFamily(SM(), rows).init(un.energies.standard_gaussian(2), rows, key=jax.random.key(0))
+    with pytest.raises(InputError, match="rows of 3 numbers"):
+        FittedKernelFamily(SM(), rows[:, :2]).init(model, rows, key=jax.random.key(0))
     with pytest.raises(InputError, match="anchors"):
         DKEF(rows, anchors=1000, key=jax.random.key(0))

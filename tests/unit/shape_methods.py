@@ -107,6 +107,7 @@ def losses() -> Iterator[Piece]:
             objectives.CurvaturePropagation(),
         ):
             walk_objective(objectives.KernelFamily(loss), dkef())
+            walk_objective(objectives.FittedKernelFamily(loss, ROWS[:30]), dkef())
         objectives.finalise(dkef(), objectives.SSM(), ROWS[:30], ROWS[30:], key=KEY)
 
     yield "objectives/KernelFamily", kernels
@@ -283,6 +284,7 @@ def judgements() -> Iterator[Piece]:
         "smc": lambda: evaluation.smc(FREE, GAUSSIAN, **islands, key=KEY),
         "tempered_population": lambda: evaluation.tempered_population(FREE, GAUSSIAN, **islands, key=KEY).draws(3),
         "thermodynamic": lambda: evaluation.thermodynamic(FREE, GAUSSIAN, chains=16, levels=4, moves=2, key=KEY),
+        "evidence": lambda: evaluation.evidence(decoder, GAUSSIAN, DATA[0], chains=16, **short, key=KEY),
         "evidences": lambda: evaluation.evidences(decoder, GAUSSIAN, DATA[:2], chains=16, **short, key=KEY),
         "mean_evidence": lambda: evaluation.mean_evidence(decoder, GAUSSIAN, DATA[:2], chains=16, **short, key=KEY),
         "mmd": lambda: evaluation.mmd(x, y),

@@ -290,6 +290,14 @@ CLEANED = {
         lambda: clean_density(LINE, 1.0, [-9.0], [9.0], points=10),
         "a grid of step 1.8 is too coarse for noise of 1; use more points",
     ),
+    "words for sigma": (
+        lambda: clean_density(LINE, "wide", [-9.0], [9.0]),
+        "the sigma of the noise must be positive and finite, not 'wide'",
+    ),
+    "no noise": (
+        lambda: clean_density(LINE, 0.0, [-9.0], [9.0]),
+        "the sigma of the noise must be positive and finite, not 0.0",
+    ),
     "no box": (lambda: clean_density(LINE, 1.0, [-9.0], [np.inf]), "the corners of the box must be finite"),
 }
 

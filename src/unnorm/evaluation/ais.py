@@ -6,7 +6,7 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from unnorm.compiling import compiled
 from unnorm.devices import parts_of, require_divisible, share, shares, side_by_side, split_over_devices
@@ -55,7 +55,7 @@ def _told(path: Path, energies: Array, log_weights: Array, acceptance: Array) ->
 
 
 @compiled
-def _anneal_each(base, target_of, inputs: Array, path: Path, chains: int, moves: int, keys: PRNGKeyArray):
+def _anneal_each(base, target_of, inputs: Array, path: Path, chains: int, moves: int, keys: Key[Array, " n"]):
     def one(pair):
         c, key = pair
         return _anneal(base, target_of(c), path.betas, path.samplers, chains, moves, key)
@@ -73,8 +73,9 @@ def anneal_each(
     moves: int,
     key: PRNGKeyArray,
 ) -> list[Estimate]:
-    """`anneal_along` to the target of every input c, `target_of(c)`, along one path: one program, whose errors are
-    independent from input to input. The cores of a processor share the inputs.
+    """`anneal_along` to the target `target_of(c)` of every input c, along one path and in one program.
+
+    Every input has random numbers of its own, so that errors are independent. Cores of a processor share the inputs.
     """
     keys = jax.random.split(key, len(inputs))
     firsts, size = shares(len(inputs), parts_of(len(inputs)))
@@ -83,7 +84,7 @@ def anneal_each(
         return _anneal_each(base, target_of, share(inputs, first, size), path, chains, moves, share(keys, first, size))
 
     parts = side_by_side(part, firsts)
-    found = zip(*(np.concatenate([np.asarray(p[i]) for p in parts]) for i in range(3)), strict=True)
+    found = zip(*(jnp.asarray(np.concatenate([np.asarray(p[i]) for p in parts])) for i in range(3)), strict=True)
     return [_told(path, *of) for of in found]
 
 

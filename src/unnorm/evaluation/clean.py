@@ -14,6 +14,7 @@ from unnorm.energies.base import AbstractEnergy
 from unnorm.errors import InputError, require
 from unnorm.evaluation.counts import whole_numbers
 from unnorm.spaces import Real
+from unnorm.values import require_positive
 
 #: No more of the mass than this may be below zero.
 TOLERANCE = 1e-3
@@ -108,7 +109,7 @@ def _check(energy: Any, sigma: float, low: np.ndarray, high: np.ndarray, points:
     require(energy.space == space, f"these corners are of {space}, and the energy is on {energy.space}")
     require(bool(np.all(low < high)), "every coordinate needs low below high")
     require(bool(np.all(np.isfinite([low, high]))), "the corners of the box must be finite")
-    require(sigma > 0, f"the noise must have a positive sigma, not {sigma}")
+    require_positive(sigma, "the sigma of the noise")
     require(points >= 8, f"a grid needs at least 8 points along every side, not {points}")
     require(0 < smallest < 1, f"the smallest share of the noise's transform lies in (0, 1), not {smallest}")
 

@@ -24,6 +24,7 @@ from unnorm.objectives.implicit import KernelVAE as KernelVAE
 from unnorm.objectives.implicit import KernelWAE as KernelWAE
 from unnorm.objectives.implicit import entropy_surrogate as entropy_surrogate
 from unnorm.objectives.implicit import two_rates as two_rates
+from unnorm.objectives.kernel_family import FittedKernelFamily as FittedKernelFamily
 from unnorm.objectives.kernel_family import KernelFamily as KernelFamily
 from unnorm.objectives.kernel_family import finalise as finalise
 from unnorm.objectives.likelihood import CD as CD

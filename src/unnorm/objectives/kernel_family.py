@@ -185,6 +185,24 @@ def _(
 
 
 @singledispatch
+def loss_at(loss: AbstractObjective, model: DKEF, alpha: Float[Array, " l"], batch: Array, key: PRNGKeyArray) -> Scalar:
+    """The loss of a batch at this alpha."""
+    return quadratic(loss, model, batch, key)(alpha)
+
+
+@loss_at.register
+def _(loss: CurvaturePropagation, model: DKEF, alpha: Float[Array, " l"], batch: Array, key: PRNGKeyArray) -> Scalar:
+    """Curvature is propagated through the whole energy, not kernel by kernel."""
+    basis, trace, precision = model.basis(), sampled_trace(model, alpha, loss.floor), 1 / model.base_scale**2
+
+    def one(x: Array, key: PRNGKeyArray) -> Scalar:
+        slope = jax.grad(lambda x: alpha @ basis(x))(x) - precision * x
+        return 0.5 * jnp.sum(slope**2) + trace(x, key) - precision * x.size
+
+    return jnp.mean(jax.vmap(one)(batch, jax.random.split(key, len(batch))))
+
+
+@singledispatch
 def fitted_and_judged(
     loss: AbstractObjective, model: DKEF, halves: Float[Array, "2 b d"], keys: Key[Array, "2"], ridge: Scalar
 ) -> Scalar:
@@ -197,15 +215,9 @@ def fitted_and_judged(
 
 @fitted_and_judged.register
 def _(loss: CurvaturePropagation, model: DKEF, halves: Array, keys: Key[Array, "2"], ridge: Scalar) -> Scalar:
-    """Alpha needs the trace of every kernel; the loss is that of curvature propagated through the whole energy."""
+    """Alpha needs the trace of every kernel, the loss that of the whole energy: the halves do not go together."""
     alpha = quadratic(loss, model, halves[0], keys[0]).solve(ridge)
-    basis, trace, precision = model.basis(), sampled_trace(model, alpha, loss.floor), 1 / model.base_scale**2
-
-    def one(x: Array, key: PRNGKeyArray) -> Scalar:
-        slope = jax.grad(lambda x: alpha @ basis(x))(x) - precision * x
-        return 0.5 * jnp.sum(slope**2) + trace(x, key) - precision * x.size
-
-    return jnp.mean(jax.vmap(one)(halves[1], jax.random.split(keys[1], len(halves[1]))))
+    return loss_at(loss, model, alpha, halves[1], keys[1])
 
 
 class KernelFamily(AbstractObjective):
@@ -235,6 +247,39 @@ class KernelFamily(AbstractObjective):
         halves = batch[: len(batch) // 2 * 2].reshape(2, -1, batch.shape[-1])
         ridge = jnp.exp(model.log_ridge)
         return fitted_and_judged(self.loss, model, halves, jax.random.split(key), ridge), (None, {"ridge": ridge})
+
+
+class FittedKernelFamily(AbstractObjective):
+    """The loss of a batch at the alpha that `rows` give: what a DKEF is worth in the middle of its training.
+
+    A judge for `fit`. A batch of a training step gives alpha by its first half, which with one slice a point has fewer
+    equations than there are anchors; weights compared by that are compared by its noise.
+
+    >>> FittedKernelFamily(SSM(), jnp.zeros((10, 2))).rows.shape
+    (10, 2)
+    """
+
+    comparable: ClassVar[bool] = True
+    loss: AbstractObjective
+    rows: Float[Array, "n d"] = eqx.field(converter=jnp.asarray)
+
+    def init(self, model: Any, data: Float[Array, "n d"], *, key: PRNGKeyArray) -> None:
+        """Nothing persists between looks; a model of another make, or rows of another width, are refused here."""
+        require(isinstance(model, DKEF), f"FittedKernelFamily judges a DKEF, not a {type(model).__name__}")
+        width = model.space.shape[0]
+        require(
+            self.rows.ndim == 2 and self.rows.shape[1] == width and len(self.rows) > 0,
+            f"FittedKernelFamily needs rows of {width} numbers, not an array of shape {self.rows.shape}",
+        )
+        return None
+
+    def __call__(
+        self, model: DKEF, state: None, batch: Float[Array, "b d"], *, key: PRNGKeyArray
+    ) -> tuple[Scalar, tuple[None, Info]]:
+        ridge = jnp.exp(model.log_ridge)
+        fitting, judging = jax.random.split(key)
+        alpha = quadratic(self.loss, model, self.rows, fitting).solve(ridge)
+        return loss_at(self.loss, model, alpha, batch, judging), (None, {"ridge": ridge})
 
 
 _block = eqx.filter_jit(quadratic)
