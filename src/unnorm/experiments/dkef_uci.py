@@ -101,7 +101,7 @@ def parzen_scale(train: np.ndarray, held_out: np.ndarray) -> float:
 
 def _settings(job: Job) -> dict[str, Any]:
     if job.quick:
-        return {"anchors": 60, "width": 20, "steps": 1000, "seeds": 3, "draws": 20_000}
+        return {"anchors": 60, "width": 20, "steps": 1000, "seeds": 6, "draws": 20_000}
     return {"anchors": 200, "width": 30, "steps": 5000, "seeds": 15, "draws": 1_000_000}
 
 
