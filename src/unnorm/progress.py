@@ -16,15 +16,15 @@ class Advance(Protocol):
     def __call__(self, done: int, remark: str = "") -> None: ...
 
 
-def _silent(done: int, remark: str = "") -> None:
-    pass
+def silent(done: int, remark: str = "") -> None:
+    """No bar: for callers that are not watched."""
 
 
 @contextmanager
 def progress(label: str, total: int, *, show: bool) -> Iterator[Advance]:
     """A bar of `total` units, or nothing when `show` is false or stderr is not a terminal."""
     if not (show and sys.stderr.isatty()):
-        yield _silent
+        yield silent
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -5,7 +5,8 @@ import inspect
 from typing import Any
 
 from unnorm.data.problems import PROBLEMS, Draws, Problem
-from unnorm.data.standardise import Standardiser, split
+from unnorm.data.splits import split
+from unnorm.data.standardise import Standardiser
 from unnorm.data.tables import Table, read_table
 from unnorm.errors import InputError, require
 

@@ -1,6 +1,5 @@
-"""Every column to mean 0 and standard deviation 1, and back; and the split into train, valid and test."""
+"""Every column to mean 0 and standard deviation 1, and back."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -84,22 +83,3 @@ class Standardiser:
             f"the standardiser knows {len(self.mean)} columns, but this array has shape {values.shape}",
         )
         return values
-
-
-def split(
-    values: np.ndarray, seed: int, fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The rows shuffled and parted into train, valid and test, with at least one row in each.
-
-    >>> [len(part) for part in split(np.arange(20), seed=0)]
-    [16, 2, 2]
-    """
-    n = len(values)
-    require(n >= 3, f"{n} rows cannot be split into train, valid and test; at least 3 are needed")
-    good = len(fractions) == 3 and min(fractions) > 0 and math.isclose(sum(fractions), 1, abs_tol=1e-6)
-    require(good, f"fractions are three positive numbers that sum to 1, not {fractions}")
-    n_valid = min(max(1, round(fractions[1] * n)), n - 2)
-    n_test = min(max(1, round(fractions[2] * n)), n - 1 - n_valid)
-    order = np.random.default_rng(seed).permutation(n)
-    train, valid, test = np.split(order, [n - n_valid - n_test, n - n_test])
-    return values[train], values[valid], values[test]

@@ -9,7 +9,6 @@ from unnorm.energies.base import Sum as Sum
 from unnorm.energies.base import Tempered as Tempered
 from unnorm.energies.committee import Blend as Blend
 from unnorm.energies.committee import best_committee as best_committee
-from unnorm.energies.committee import best_reference as best_reference
 from unnorm.energies.committee import committee as committee
 from unnorm.energies.committee import stacked as stacked
 from unnorm.energies.em import Covariance as Covariance
@@ -31,5 +30,8 @@ from unnorm.energies.mixture import gaussian_mixture as gaussian_mixture
 from unnorm.energies.neural import MLPEnergy as MLPEnergy
 from unnorm.energies.neural import NeuralEnergy as NeuralEnergy
 from unnorm.energies.neural import ResNetEnergy as ResNetEnergy
+from unnorm.energies.reference import Recipe as Recipe
+from unnorm.energies.reference import best_reference as best_reference
+from unnorm.energies.reference import choose_reference as choose_reference
 from unnorm.energies.tilted import Tilted as Tilted
 from unnorm.energies.tilted import tilt as tilt

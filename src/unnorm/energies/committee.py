@@ -5,6 +5,7 @@ different places are better together than the best of them. The weights that max
 are found by EM, a concave problem (stacking: Smyth and Wolpert 1999).
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import equinox as eqx
@@ -16,14 +17,13 @@ from scipy import special
 
 from unnorm.compiling import compiled
 from unnorm.energies.base import AbstractNormalised, Point, Scalar
-from unnorm.energies.em import FULL, SPHERICAL, Covariance, fit_gaussian, fit_padded, trimmed
+from unnorm.energies.em import FULL, Covariance, fit_padded, trimmed
 from unnorm.energies.kde import KDE
 from unnorm.energies.mixture import GaussianMixture
 from unnorm.errors import require
+from unnorm.progress import Advance, silent
 from unnorm.spaces import AbstractSpace
 
-#: From this many dimensions on round components are tried.
-MANY = 5
 #: Added to the covariance that shapes kernels, as a share of its mean variance: what `fit_gaussian` adds.
 RIDGE = 1e-6
 
@@ -128,6 +128,22 @@ def judged(density: AbstractNormalised, valid: Float[Array, "m d"]) -> Candidate
     return Candidate(density, np.asarray(_log_probs(density, valid), np.float64))
 
 
+class Committee(NamedTuple):
+    """How a committee was made, so that it can be made again of other rows."""
+
+    size: int
+    ridge: float
+    members: int
+    covariance: Covariance
+
+    def fit(self, train: Float[Array, "n d"], *, key: PRNGKeyArray) -> GaussianMixture:
+        """A committee like this one, of these rows."""
+        # Fewer rows than the committee was chosen for may be too few for its size.
+        size = min(self.size, len(train))
+        fits = _members(train, size, self.members, self.ridge, self.covariance, jax.random.fold_in(key, size))
+        return _average(fits, size)
+
+
 def committees(
     train: Float[Array, "n d"],
     valid: Float[Array, "m d"],
@@ -137,15 +153,16 @@ def committees(
     ridges: tuple[float, ...] = (1e-2, 1e-3, 1e-4),
     members: int = 4,
     key: PRNGKeyArray,
-) -> list[tuple[int, Candidate]]:
-    """Committees of growing size, with that size.
+    advance: Advance = silent,
+) -> list[tuple[Committee, Candidate]]:
+    """Committees of growing size, and how each was made.
 
     Sizes are tried upwards and given up once two in a row have not improved, or when a component would have fewer rows
     than numbers to hold; at each size the ridge falls for as long as that helps.
     """
     enough = max(5, train.shape[1] + 2) if covariance == FULL else 5
     sizes = tuple(k for k in sizes if k * enough <= len(train)) or (1,)
-    found: list[tuple[int, Candidate]] = []
+    found: list[tuple[Committee, Candidate]] = []
     highest, worse = -np.inf, 0
     for k in sizes:
         of_size = -np.inf
@@ -155,11 +172,12 @@ def committees(
             fits = _members(train, k, jury, ridge, covariance, jax.random.fold_in(key, k))
             # The members are judged, not their average, whose size would be one more program to compile.
             logs = np.stack([judged(member, valid).logs for member in fits])
-            found.append((k, Candidate(_average(fits, k), np.logaddexp.reduce(logs, axis=0) - np.log(jury))))
-            score = found[-1][1].score
-            if not score > of_size:
+            together = Candidate(_average(fits, k), np.logaddexp.reduce(logs, axis=0) - np.log(jury))
+            found.append((Committee(k, ridge, jury, covariance), together))
+            advance(1, f"{k} components")
+            if not together.score > of_size:
                 break
-            of_size = score
+            of_size = together.score
         worse = 0 if of_size > highest else worse + 1
         highest = max(highest, of_size)
         if worse == 2:
@@ -176,9 +194,36 @@ def best_committee(
 ) -> tuple[GaussianMixture, int]:
     """The committee, and its members' size, with the highest held-out log-likelihood."""
     tried = committees(jnp.asarray(train), jnp.asarray(valid), covariance, key=key)
-    size, best = max(tried, key=lambda one: one[1].score)
+    made, best = max(tried, key=lambda one: one[1].score)
     assert isinstance(best.density, GaussianMixture)
-    return best.density, size
+    return best.density, made.size
+
+
+class Kernels(NamedTuple):
+    """How a kernel density was made: `share` of the width that is right for one Gaussian, kernels shaped like the data.
+
+    It stands on the first `most` rows.
+    """
+
+    share: float
+    most: int = 10_000
+
+    def fit(self, train: Float[Array, "n d"], *, key: PRNGKeyArray | None = None) -> KDE:
+        """A kernel density like this one, of these rows."""
+        centres = train[: self.most]
+        n, d = centres.shape
+        offset = np.asarray(centres, np.float64) - np.mean(centres, 0)
+        covariance = offset.T @ offset / n
+        # Columns that follow from one another have no volume of their own; the ridge gives them some.
+        ridge = RIDGE * max(float(np.trace(covariance)) / d, 1e-12)
+        shape = jnp.asarray(np.linalg.cholesky(covariance + ridge * np.eye(d)), train.dtype)
+        # The width that is right for one Gaussian (Silverman 1986).
+        rule = (4 / (d + 2)) ** (1 / (d + 4)) * n ** (-1 / (d + 4))
+        return KDE(centres, self.share * rule, shape=shape)
+
+
+#: Shares of the width that is right for one Gaussian which are tried.
+SHARES = tuple(float(share) for share in np.geomspace(0.1, 1.2, 12))
 
 
 def kernel_estimates(train: Float[Array, "n d"], valid: Float[Array, "m d"], *, most: int = 10_000) -> list[Candidate]:
@@ -189,17 +234,7 @@ def kernel_estimates(train: Float[Array, "n d"], valid: Float[Array, "m d"], *, 
     >>> [round(float(c.density.bandwidth), 2) for c in kernel_estimates(train, valid)][::4]
     [0.04, 0.09, 0.22]
     """
-    centres = train[:most]
-    n, d = centres.shape
-    offset = np.asarray(centres, np.float64) - np.mean(centres, 0)
-    covariance = offset.T @ offset / n
-    # Columns that follow from one another have no volume of their own; the ridge gives them some.
-    ridge = RIDGE * max(float(np.trace(covariance)) / d, 1e-12)
-    shape = jnp.asarray(np.linalg.cholesky(covariance + ridge * np.eye(d)), train.dtype)
-    # From a tenth of the width that is right for one Gaussian (Silverman 1986) up to it.
-    rule = (4 / (d + 2)) ** (1 / (d + 4)) * n ** (-1 / (d + 4))
-    found = [KDE(centres, float(h), shape=shape) for h in rule * np.geomspace(0.1, 1.2, 12)]
-    return [judged(density, valid) for density in found]
+    return [judged(Kernels(share, most).fit(train), valid) for share in SHARES]
 
 
 @compiled
@@ -214,6 +249,26 @@ def _stacked_weights(logs: Float[Array, "m parts"], steps: int) -> Float[Array, 
     return jnp.exp(jax.lax.fori_loop(0, steps, climb, start))
 
 
+def stacking_weights(candidates: list[Candidate], *, least: float = 0.02, steps: int = 500) -> np.ndarray:
+    """The weights that held-out rows like best; 0 for parts that would weigh less than `least`."""
+    logs = jnp.asarray(np.stack([candidate.logs for candidate in candidates], 1), float)
+    weights = np.asarray(_stacked_weights(logs, steps), np.float64)
+    kept = (weights > 0) & (weights >= min(least, weights.max()))
+    return np.where(kept, weights, 0.0) / weights[kept].sum()
+
+
+def blended(parts: Sequence[AbstractNormalised], weights: Sequence[float] | np.ndarray) -> AbstractNormalised:
+    """The average of densities by weights that sum to one; a blend of mixtures is a mixture."""
+    mixtures = [(p, w) for p, w in zip(parts, weights, strict=True) if isinstance(p, GaussianMixture)]
+    others = [(p, w) for p, w in zip(parts, weights, strict=True) if not isinstance(p, GaussianMixture)]
+    if mixtures:
+        shares = np.array([w for _, w in mixtures])
+        others.append((_joined([m for m, _ in mixtures], shares / shares.sum()), shares.sum()))
+    if len(others) == 1:
+        return others[0][0]
+    return Blend(tuple(p for p, _ in others), jnp.asarray(np.log([w for _, w in others]), float))
+
+
 def stacked(candidates: list[Candidate], *, least: float = 0.02, steps: int = 500) -> Candidate:
     """The blend whose weights held-out rows like best; parts that weigh less than `least` are dropped.
 
@@ -225,46 +280,8 @@ def stacked(candidates: list[Candidate], *, least: float = 0.02, steps: int = 50
     >>> stacked([near, far]).density is near.density
     True
     """
-    parts = [candidate.density for candidate in candidates]
-    logs = jnp.asarray(np.stack([candidate.logs for candidate in candidates], 1), float)
-    weights = np.asarray(_stacked_weights(logs, steps))
-    kept = [i for i in range(len(parts)) if weights[i] > 0 and weights[i] >= min(least, weights.max())]
-    shares = weights[kept] / weights[kept].sum()
-    of_blend = np.logaddexp.reduce(np.asarray(logs, np.float64)[:, kept] + np.log(shares), axis=1)
-    mixtures = [(p, weights[i]) for i in kept if isinstance(p := parts[i], GaussianMixture)]
-    others = [(parts[i], weights[i]) for i in kept if not isinstance(parts[i], GaussianMixture)]
-    if mixtures:
-        shares = np.array([w for _, w in mixtures])
-        others.append((_joined([m for m, _ in mixtures], shares / shares.sum()), shares.sum()))
-    if len(others) == 1:
-        return Candidate(others[0][0], of_blend)
-    logits = np.log([w for _, w in others])
-    return Candidate(Blend(tuple(p for p, _ in others), jnp.asarray(logits, float)), of_blend)
-
-
-def best_reference(
-    train: Float[ArrayLike, "n d"],
-    valid: Float[ArrayLike, "m d"],
-    *,
-    key: PRNGKeyArray,
-) -> AbstractNormalised:
-    """The density to start from: committees of mixtures and kernel densities, blended as held-out rows like best.
-
-    One Gaussian, if they do not prefer the blend by two standard errors.
-
-    >>> import jax
-    >>> train, valid = jax.random.normal(jax.random.key(0), (2, 60, 3))
-    >>> type(best_reference(train, valid, key=jax.random.key(1))).__name__
-    'Gaussian'
-    """
-    train, valid = jnp.asarray(train), jnp.asarray(valid)
-    require(len(train) >= 2 and len(valid) >= 1, "a reference needs rows to be fitted to and rows to be judged on")
-    simple = judged(fit_gaussian(train), valid)
-    found = committees(train, valid, FULL, key=key)
-    if train.shape[1] >= MANY:
-        # Round components have few numbers to learn, which pays where each has few rows for a covariance.
-        found += committees(train, valid, SPHERICAL, sizes=(4, 16, 64), ridges=(1e-4,), key=key)
-    best = stacked([simple, *(c for _, c in found), *kernel_estimates(train, valid)])
-    gain = best.logs - simple.logs
-    error = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else np.inf
-    return best.density if gain.mean() > 2 * error else simple.density
+    weights = stacking_weights(candidates, least=least, steps=steps)
+    kept = np.flatnonzero(weights)
+    logs = np.stack([candidates[i].logs for i in kept], axis=1) + np.log(weights[kept])
+    density = blended([candidates[i].density for i in kept], weights[kept])
+    return Candidate(density, np.logaddexp.reduce(logs, axis=1))

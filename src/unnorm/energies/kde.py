@@ -98,8 +98,8 @@ class KDE(AbstractNormalised):
         """log of the estimate at x made from the other rows, where x is one of the centres.
 
         A kernel stands on every centre, so the estimate at its own rows is too high: in 20 dimensions by most of its
-        value. Exactly one centre equal to x, bit for bit, is left out and the rest are averaged over n - 1; of a row
-        that occurs m times, m - 1 copies stay, for they are other data. A point that is no centre sees all n.
+        value. Every centre equal to x, bit for bit, is left out, since copies of a row tell no more than the row; the
+        rest are averaged over their number. A point that is no centre sees all n.
         """
         n, d = self.centres.shape
         require(n >= 2, "leaving one out needs at least 2 centres")
@@ -115,11 +115,11 @@ class KDE(AbstractNormalised):
             return jax.nn.logsumexp(jnp.where(same, -1e30, point @ block)), jnp.sum(same)
 
         parts, copies = jax.lax.map(part, (self.blocks, rows.reshape(count, block, d)))
+        # Left out of the sum, not subtracted: one kernel taken off a sum that is all but that kernel leaves rounding.
         others = jax.nn.logsumexp(parts) - 0.5 * jnp.sum(scaled**2)
-        # Added, not subtracted: one kernel taken off a sum that is all but that kernel would leave rounding.
-        copies = copies.sum()
-        kept = jnp.where(copies > 1, jnp.log(jnp.maximum(copies - 1, 1).astype(others.dtype)), -jnp.inf)
-        return jnp.logaddexp(others, kept) - jnp.log(n - (copies > 0)) - self._log_constant()
+        left = n - copies.sum()
+        found = others - jnp.log(jnp.maximum(left, 1).astype(others.dtype)) - self._log_constant()
+        return jnp.where(left > 0, found, -jnp.inf)
 
     def sample(self, *, key: PRNGKeyArray) -> Float[Array, " d"]:
         which, spread = jax.random.split(key)

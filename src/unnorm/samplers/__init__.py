@@ -21,6 +21,8 @@ from unnorm.samplers.hamiltonian import MALA as MALA
 from unnorm.samplers.hamiltonian import NUTS as NUTS
 from unnorm.samplers.langevin import Langevin as Langevin
 from unnorm.samplers.ozaki import Ozaki as Ozaki
+from unnorm.samplers.resampling import ImportanceResampling as ImportanceResampling
+from unnorm.samplers.resampling import Resampled as Resampled
 from unnorm.samplers.run import sample as sample
 from unnorm.samplers.sgld import SGLD as SGLD
 from unnorm.samplers.sgld import SumOverRows as SumOverRows
