@@ -83,7 +83,7 @@ def test_other_files_are_refused(small, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="cannot be read"):
         saved(tmp_path)
     monkeypatch.setattr(checkpoints, "VERSION", checkpoints.VERSION + 1)
-    with pytest.raises(InputError, match="version 2, and this release reads version 3"):
+    with pytest.raises(InputError, match="version 3, and this release reads version 4"):
         saved(path)
 
 

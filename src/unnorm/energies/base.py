@@ -6,6 +6,7 @@ p(x) = exp(-E(x)) / Z. Energies form a small algebra: `e1 + e2` is a product of 
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from unnorm.errors import InputError, require
+from unnorm.parts import AbstractPartlyFixed
 from unnorm.spaces import AbstractSpace, Real
 
 Point = Shaped[Array, "..."]
@@ -118,10 +120,10 @@ class Shifted(AbstractEnergy):
         return self.energy(x) + self.constant
 
 
-class Given(AbstractEnergy):
+class Given(AbstractEnergy, AbstractPartlyFixed):
     """E(free) = E_0(free and fixed together): the conditional density of the free coordinates.
 
-    Coordinates are numbered along the flattened point.
+    Coordinates are numbered along the flattened point. Training leaves the values alone.
 
     >>> import unnorm as un
     >>> un.energies.standard_gaussian(3).given({0: 1.0}).space
@@ -148,6 +150,9 @@ class Given(AbstractEnergy):
         self.free = tuple(i for i in range(size) if i not in values)
         self.shape = energy.space.shape
         self.space = Real((len(self.free),))
+
+    def fixed_parts(self) -> tuple[Any, ...]:
+        return (self.values,)
 
     def whole(self, x: Point) -> Point:
         """The full point: x in the free coordinates, the given values in the others."""

@@ -1,6 +1,7 @@
 """Energies on a latent code: a learnt prior, and the posterior of a decoder."""
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ from unnorm.energies.base import AbstractEnergy, Scalar
 from unnorm.energies.gaussian import Gaussian, standard_gaussian
 from unnorm.networks import MLP
 from unnorm.networks.autoencoder import AbstractDecoder
+from unnorm.parts import AbstractPartlyFixed
 from unnorm.spaces import Real
 
 
@@ -41,7 +43,7 @@ def latent_prior(dimension: int, *, width: int = 64, depth: int = 2, key: PRNGKe
     return LatentPrior(network, dimension)
 
 
-class LatentPosterior(AbstractEnergy):
+class LatentPosterior(AbstractEnergy, AbstractPartlyFixed):
     """E(z) = -log p(x | z) - log p(z) at one x: its log Z is log p(x), the evidence.
 
     >>> import jax.numpy as jnp, unnorm as un
@@ -61,6 +63,9 @@ class LatentPosterior(AbstractEnergy):
         self.prior = prior
         assert isinstance(prior.space, Real)
         self.space = prior.space
+
+    def fixed_parts(self) -> tuple[Any, ...]:
+        return (self.x,)
 
     def __call__(self, x: Float[Array, " k"]) -> Scalar:
         return self.prior(x) - self.decoder.log_prob(self.x, x)

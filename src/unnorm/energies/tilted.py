@@ -6,6 +6,7 @@ noise-contrastive estimation against q0 itself makes it a classification whose l
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,14 +16,15 @@ from jaxtyping import Array, PRNGKeyArray
 from unnorm.energies.base import AbstractEnergy, AbstractNormalised, Point, Scalar
 from unnorm.errors import InputError
 from unnorm.networks import MLP
+from unnorm.parts import AbstractPartlyFixed, held
 from unnorm.spaces import Real
 
 
-class Tilted(AbstractEnergy):
+class Tilted(AbstractEnergy, AbstractPartlyFixed):
     """E(x) = -log q0(x) + network(x): p is q0 tilted by exp(-network).
 
-    The parameters of q0 are held fixed under any objective. A network of linear growth cannot undo the tails of a
-    Gaussian or a mixture of them, so Z is finite.
+    The parameters of q0 are fixed under any objective and optimiser. A network of linear growth cannot undo the tails
+    of a Gaussian or a mixture of them, so Z is finite.
 
     >>> import jax, jax.numpy as jnp, unnorm as un
     >>> model = tilt(un.energies.standard_gaussian(2), key=jax.random.key(0))
@@ -41,10 +43,11 @@ class Tilted(AbstractEnergy):
         self.network = network
         self.space = reference.space
 
+    def fixed_parts(self) -> tuple[Any, ...]:
+        return (self.reference,)
+
     def __call__(self, x: Point) -> Scalar:
-        arrays, rest = eqx.partition(self.reference, eqx.is_array)
-        fixed: AbstractNormalised = eqx.combine(jax.lax.stop_gradient(arrays), rest)
-        return fixed(x) + self.network(x.reshape(-1))[0]
+        return held(self.reference)(x) + self.network(x.reshape(-1))[0]
 
 
 def silenced(network: MLP) -> MLP:

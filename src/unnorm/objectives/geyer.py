@@ -12,6 +12,7 @@ from unnorm.errors import require
 from unnorm.objectives.base import AbstractObjective, AbstractOutspoken, Info, Scalar
 from unnorm.objectives.checks import require_sampler, require_walk
 from unnorm.objectives.likelihood import move_chains
+from unnorm.parts import held, trainable
 from unnorm.samplers.base import AbstractSampler
 from unnorm.samplers.langevin import Langevin
 from unnorm.values import require_count
@@ -74,13 +75,13 @@ class Geyer(AbstractObjective, AbstractOutspoken):
         start = data[jax.random.randint(where, (self.chains,), 0, len(data))]
         draws = move_chains(self.sampler, model, start, self.burn_in, walk)
         zero = jnp.zeros((), jnp.int32)
-        return GeyerState(eqx.filter(model, eqx.is_inexact_array), draws, zero, zero)
+        return GeyerState(eqx.filter(model, trainable(model)), draws, zero, zero)
 
     def __call__(
         self, model: AbstractEnergy, state: GeyerState, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
     ) -> tuple[Scalar, tuple[GeyerState, Info]]:
-        weights, rest = eqx.partition(model, eqx.is_inexact_array)
-        weights = jax.lax.stop_gradient(weights)
+        weights, rest = eqx.partition(model, trainable(model))
+        weights = held(weights)
         still = eqx.combine(weights, rest)
         before = effective_share(self._log_weights(still, eqx.combine(state.anchor, rest), state.draws))
         # Written so that a share that is not a number counts as a collapse.
@@ -91,7 +92,7 @@ class Geyer(AbstractObjective, AbstractOutspoken):
 
         due = (state.age >= self.every) | collapsed
         anchor, draws = jax.lax.cond(due, renew, lambda _: (state.anchor, state.draws), None)
-        reference = eqx.combine(jax.lax.stop_gradient(anchor), rest)
+        reference = eqx.combine(held(anchor), rest)
         log_weights = self._log_weights(model, reference, draws)
         of_data = jnp.mean(jax.vmap(model)(batch) - jax.vmap(reference)(batch))
         loss = of_data + jax.nn.logsumexp(log_weights) - jnp.log(len(draws))

@@ -25,6 +25,7 @@ from unnorm.networks.autoencoder import Autoencoder, GaussianEncoder, ScoredAuto
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
 from unnorm.objectives.checks import require_kind
 from unnorm.objectives.slices import AbstractSlices, GaussianSlices, require_directions
+from unnorm.parts import held
 from unnorm.scores.kernel import SpectralScore, stein_score
 from unnorm.values import require_count, require_positive
 
@@ -63,10 +64,6 @@ def _sliced(field: Callable[[Array], Array], z: Array, v: Array) -> Scalar:
     """v'(grad h) v + |h|^2 / 2: sliced score matching of reduced variance at one code."""
     value, slope = jax.jvp(field, (z,), (v,))
     return jnp.dot(v, slope) + 0.5 * jnp.sum(value**2)
-
-
-def _frozen(tree: Any) -> Any:
-    return jax.tree.map(lambda leaf: jax.lax.stop_gradient(leaf) if eqx.is_inexact_array(leaf) else leaf, tree)
 
 
 def _reconstruction(decoder: Any, xs: Array, zs: Codes) -> Scalar:
@@ -178,7 +175,7 @@ class ImplicitVAE(AbstractImplicit):
             first, second, slicing = jax.random.split(key, 3)
             flat = x.reshape(-1)
             z = model.encoder.sample(x, key=first)
-            slope = _frozen(model.score)(flat, z)
+            slope = held(model.score)(flat, z)
             fixed = jax.lax.stop_gradient(model.encoder.sample(x, key=second))
 
             def field(z):
@@ -267,7 +264,7 @@ class WAE(AbstractImplicit):
         fixed = jax.lax.stop_gradient(zs)
         vs = jax.vmap(lambda z, k: self.directions(z, key=k))(fixed, jax.random.split(slicing, len(batch)))
         score_loss = jnp.mean(jax.vmap(lambda z, v: _sliced(model.score, z, v))(fixed, vs))
-        slopes = jax.vmap(_frozen(model.score))(fixed)
+        slopes = jax.vmap(held(model.score))(fixed)
         cost = _squared(model.decoder, batch, zs)
         loss = cost + self.weight * (_prior(zs) + entropy_surrogate(slopes, zs)) + score_loss
         return loss, (None, {"reconstruction": cost, "score": score_loss})

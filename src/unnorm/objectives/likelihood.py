@@ -17,6 +17,7 @@ from unnorm.energies import AbstractEnergy
 from unnorm.errors import require
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
 from unnorm.objectives.checks import require_real, require_sampler, require_walk
+from unnorm.parts import held
 from unnorm.samplers.base import AbstractSampler
 from unnorm.samplers.langevin import Langevin
 from unnorm.values import require_count, require_positive, require_weight
@@ -26,8 +27,7 @@ def move_chains(
     sampler: AbstractSampler, model: AbstractEnergy, chains: Float[Array, "chains ..."], moves: int, key: PRNGKeyArray
 ) -> Float[Array, "chains ..."]:
     """The chains after some sampler steps under the model as it stands; no gradient flows through the walk."""
-    arrays, static = eqx.partition(model, eqx.is_array)
-    target = eqx.combine(jax.lax.stop_gradient(arrays), static)
+    target = held(model)
 
     def move(states, key):
         keys = jax.random.split(key, len(chains))

@@ -15,7 +15,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -28,8 +27,8 @@ from unnorm.estimate import Outcome, OutcomeCode
 from unnorm.files import write_atomically
 from unnorm.noises import Scales
 from unnorm.runs.prepare import Prepared, problem_named
-from unnorm.training import Fit, fit
-from unnorm.training.checkpoint import load_arrays, restore, save_arrays
+from unnorm.training import Fit, best_model, fit
+from unnorm.training.checkpoint import load_arrays, save_arrays
 
 VERSION = 1
 
@@ -94,16 +93,6 @@ def settings_of(prepared: Prepared, model: Named, objective: Named, training: Tr
     )
 
 
-def _best(checkpoint: Path) -> dict[str, Any]:
-    """The arrays of the best model of a checkpoint, by their places in it."""
-    arrays, _ = load_arrays(checkpoint)
-    return {name.removeprefix("state.best"): a for name, a in arrays.items() if name.startswith("state.best.")}
-
-
-def _shapes(arrays: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    return {name: a.shape for name, a in arrays.items()}
-
-
 def build(
     settings: RunSettings, prepared: Prepared, saved: Mapping[str, tuple[int, ...]] | None = None
 ) -> tuple[AbstractEnergy, Any]:
@@ -129,9 +118,7 @@ def train(
     progress: bool = True,
 ) -> Fit[AbstractEnergy]:
     """Fit what the settings describe."""
-    # A run taken up again needs the shapes of its model only, not its reference fitted once more.
-    saved = _shapes(_best(checkpoint)) if resume and checkpoint is not None and checkpoint.exists() else None
-    model, objective = build(settings, prepared, saved)
+    model, objective = build(settings, prepared)
     return fit(
         model,
         objective,
@@ -230,10 +217,8 @@ class Run:
     @cached_property
     def model(self) -> AbstractEnergy:
         """The trained model: the best weights of the checkpoint."""
-        best = _best(self.checkpoint)
-        template, _ = build(self.settings, self.prepared, _shapes(best))
-        weights, skeleton = eqx.partition(template, eqx.is_inexact_array)
-        return eqx.combine(restore(weights, best, str(self.checkpoint)), skeleton)
+        template, _ = build(self.settings, self.prepared)
+        return best_model(template, self.checkpoint)
 
     def write_json(self, name: str, content: Any) -> None:
         """A small JSON file of the run, atomically."""

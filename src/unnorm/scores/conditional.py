@@ -1,6 +1,7 @@
 """One network for the scores, or the energies, of all noise levels."""
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,11 +13,12 @@ from unnorm.errors import require
 from unnorm.networks import MLP, ResNet
 from unnorm.noises import AbstractGaussianNoise
 from unnorm.noises.base import Level
+from unnorm.parts import AbstractPartlyFixed, held
 from unnorm.scores.base import AbstractScore
 from unnorm.spaces import Real
 
 
-class AbstractConditional(AbstractScore):
+class AbstractConditional(AbstractScore, AbstractPartlyFixed):
     """What a network is told and what is made of its answer, so that both are of order one at every level.
 
     Data are taken to lie about the origin with standard deviation `spread` S; the marginal of Gaussian data then has
@@ -33,12 +35,14 @@ class AbstractConditional(AbstractScore):
         require(self.spread > 0, f"the standard deviation of the data must be positive, not {self.spread}")
         require(self.octaves >= 0, f"the level needs a number of octaves from 0 up, not {self.octaves}")
 
+    def fixed_parts(self) -> tuple[Any, ...]:
+        # The noise is given, not learnt, though its scale may be an array.
+        return (self.noise,)
+
     def scaled(self, t: Level, x: Point) -> tuple[Scalar, Scalar, Array]:
         """w, alpha S / sigma and what the network says of x / w at this level."""
         level = jnp.asarray(t, x.dtype)
-        # The noise is given, not learnt, though its scale may be an array.
-        arrays, rest = eqx.partition(self.noise, eqx.is_array)
-        noise: AbstractGaussianNoise = eqx.combine(jax.lax.stop_gradient(arrays), rest)
+        noise = held(self.noise)
         alpha, sigma = noise.alpha(level), noise.sigma(level)
         width = jnp.sqrt((alpha * self.spread) ** 2 + sigma**2)
         found = self.network(jnp.concatenate([x.reshape(-1) / width, level_features(level, self.octaves)]))
@@ -99,16 +103,19 @@ class ConditionalEnergy(AbstractConditional):
         return LevelEnergy(conditional=self, level=jnp.asarray(t, float), space=self.space)
 
 
-class LevelEnergy(AbstractEnergy):
+class LevelEnergy(AbstractEnergy, AbstractPartlyFixed):
     """E(x) = E(t, x) at one level t of a `ConditionalEnergy`, whose parameters are its own."""
 
     conditional: ConditionalEnergy
     level: Scalar
     space: Real = eqx.field(static=True)
 
-    def __call__(self, x: Point) -> Scalar:
+    def fixed_parts(self) -> tuple[Any, ...]:
         # The level is given, not learnt, though an array: another one compiles nothing.
-        return self.conditional.energy(jax.lax.stop_gradient(self.level), x)
+        return (self.level,)
+
+    def __call__(self, x: Point) -> Scalar:
+        return self.conditional.energy(held(self.level), x)
 
 
 def level_features(t: Scalar, octaves: int) -> Float[Array, " features"]:

@@ -1,5 +1,7 @@
 """The one training loop, its checkpoints, and many fits at once."""
 
+from unnorm.parts import trainable as trainable
+from unnorm.training.checkpoint import best_model as best_model
 from unnorm.training.loop import Fit as Fit
 from unnorm.training.loop import fit as fit
 from unnorm.training.repeats import fit_repeats as fit_repeats

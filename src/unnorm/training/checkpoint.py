@@ -15,9 +15,11 @@ import numpy as np
 
 from unnorm.errors import InputError, require
 from unnorm.files import is_key, labels_of, numbers_of, packed, unpacked, write_atomically
+from unnorm.identity import fingerprint
+from unnorm.parts import trainable
 
 FORMAT = "unnorm checkpoint"
-VERSION = 2
+VERSION = 3
 
 T = TypeVar("T")
 
@@ -84,3 +86,38 @@ def restore(template: T, arrays: Mapping[str, np.ndarray], where: str) -> T:
 
     placed = [place(name, leaf) for name, (_, leaf) in zip(names, leaves, strict=True)]
     return eqx.combine(jax.tree_util.tree_unflatten(structure, placed), static)
+
+
+def fixed_identity(model: Any) -> str:
+    """What tells the arrays of a model that are not learnt from others; a checkpoint does not hold them."""
+    return fingerprint(to_arrays(eqx.partition(model, trainable(model))[1]))
+
+
+def best_model(model: T, path: str | Path) -> T:
+    """The model of a checkpoint: the one given, as it was before training, with the best weights of the run.
+
+    A checkpoint holds what is learnt (`training.trainable`) and no more. The given model brings the rest: its structure
+    and its fixed parts, and those of another run are refused. Its own weights count for nothing but their shapes.
+
+    >>> import tempfile, unnorm as un
+    >>> rows, start = jax.random.normal(jax.random.key(0), (100, 2)), un.energies.standard_gaussian(2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "run"
+    ...     done = un.fit(start, un.objectives.SSM(), rows, steps=2, checkpoint=path, key=jax.random.key(1))
+    ...     bool(jnp.all(best_model(start, path).mean == done.model.mean))
+    True
+    """
+    path = Path(path)
+    arrays, notes = load_arrays(path)
+    require("fixed" in notes, f"{path} holds no run of training")
+    weights, skeleton = eqx.partition(model, trainable(model))
+    # A run keeps the loss of its best weights beside them.
+    best = {name.removeprefix("state.best"): a for name, a in arrays.items() if name.startswith("state.best")}
+    best.pop("_loss")
+    found = restore(weights, best, str(path))
+    require(
+        fixed_identity(model) == notes["fixed"],
+        f"{path} belongs to a {type(model).__name__} with other fixed parts (such as a reference); "
+        "give the model that the run began with",
+    )
+    return eqx.combine(found, skeleton)

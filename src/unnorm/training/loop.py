@@ -37,6 +37,7 @@ from unnorm.training.state import (
     cosine,
     held_out_loss,
     run_steps,
+    split,
     start,
 )
 
@@ -66,7 +67,7 @@ def _recipe(
     require(batch >= 1, f"a batch needs at least one row, not {batch}")
     require(0 < rate < math.inf, f"the learning rate must be positive and finite, not {rate}")
     require(0 <= average < 1, f"the averaging decay lies in [0, 1), not {average}")
-    weights, skeleton = eqx.partition(model, eqx.is_inexact_array)
+    weights, skeleton = split(model)
     require(len(jax.tree.leaves(weights)) > 0, f"{type(model).__name__} has no parameters, so nothing to learn")
     require_kind(objective, AbstractObjective, "a model is trained by an objective such as objectives.SSM(), not by {}")
     return Recipe(
@@ -87,6 +88,7 @@ class _Run:
         self.every = every
         # Data can be large, and without a path nobody asks what they were.
         self.arguments = {} if path is None else {name: fingerprint(value) for name, value in arguments.items()}
+        self.fixed = "" if path is None else checkpoints.fixed_identity(arguments["model"])
         self.saved_at = -math.inf
 
     def record(self, loss: float, held_out: float) -> None:
@@ -99,7 +101,7 @@ class _Run:
             return
         arrays = {f"state{name}": array for name, array in checkpoints.to_arrays(self.state).items()}
         arrays |= {f"history/{name}": np.asarray(column, np.float64) for name, column in self.history.items()}
-        notes = {"events": self.events, "finished": final, "arguments": self.arguments}
+        notes = {"events": self.events, "finished": final, "arguments": self.arguments, "fixed": self.fixed}
         checkpoints.save_arrays(self.path, arrays, notes)
         self.saved_at = time.monotonic()
 

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from unnorm.compiling import compiled
 from unnorm.devices import split_over_devices
 from unnorm.objectives import AbstractObjective
+from unnorm.parts import trainable
 
 #: Held-out rows looked at per evaluation, in batches: enough to tell better from worse, few enough to do often.
 HELD_OUT_BATCHES = 10
@@ -21,7 +22,10 @@ Schedule = Callable[[Float[Array, ""]], Float[Array, ""]]
 
 
 class TrainState(eqx.Module):
-    """All that persists from one step to the next; a checkpoint is exactly this."""
+    """All that persists from one step to the next; a checkpoint is exactly this.
+
+    Weights, average and best hold what is learnt (`trainable`); the rest of the model is the recipe's.
+    """
 
     weights: Any
     optimiser: Any
@@ -66,9 +70,14 @@ def adam() -> optax.GradientTransformation:
     return optax.scale_by_adam()
 
 
+def split(model: Any) -> tuple[Any, Any]:
+    """What is learnt of a model, and the rest of it; `equinox.combine` puts them together."""
+    return eqx.partition(model, trainable(model))
+
+
 def start(model: Any, recipe: Recipe, data: Array, key: PRNGKeyArray) -> TrainState:
     """The state before the first step."""
-    weights, _ = eqx.partition(model, eqx.is_inexact_array)
+    weights, _ = split(model)
     objective_key, key = jax.random.split(key)
     state = TrainState(
         weights=weights,
