@@ -7,6 +7,7 @@ pipes stay clean, and only if asked for.
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Protocol
 
 
@@ -18,6 +19,22 @@ class Advance(Protocol):
 
 def silent(done: int, remark: str = "") -> None:
     """No bar: for callers that are not watched."""
+
+
+#: The stage that is under way, which bars name before what they count.
+_STAGE: ContextVar[str] = ContextVar("stage", default="")
+
+
+@contextmanager
+def stage(name: str, *, show: bool) -> Iterator[None]:
+    """A part of a longer job: said on stderr as it begins (on a terminal or not), and named by the bars within it."""
+    if show:
+        print(name, file=sys.stderr, flush=True)
+    token = _STAGE.set(name.split(":")[0])
+    try:
+        yield
+    finally:
+        _STAGE.reset(token)
 
 
 @contextmanager
@@ -36,6 +53,7 @@ def progress(label: str, total: int, *, show: bool) -> Iterator[Advance]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[remark]}"),
     )
+    part = _STAGE.get()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=total, remark="")
+        task = bar.add_task(f"{part} · {label}" if part else label, total=total, remark="")
         yield lambda done, remark="": bar.update(task, advance=done, remark=remark)

@@ -1,7 +1,7 @@
 """A name, its options, and how to build what it names."""
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -9,6 +9,8 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from unnorm.energies import AbstractNormalised
+from unnorm.energies.reference import Chosen
 from unnorm.errors import InputError, require
 from unnorm.noises import Scales
 from unnorm.spaces import Real
@@ -31,8 +33,8 @@ class Context:
     key: PRNGKeyArray
     train: np.ndarray | None = None
     valid: np.ndarray | None = None
-    #: When a saved model is rebuilt: the shapes of its arrays, so that nothing is fitted that will be replaced.
-    saved: Mapping[str, tuple[int, ...]] | None = None
+    #: The density to start from, for a model that has one (`Entry.reference`).
+    reference: AbstractNormalised | None = None
 
     def rows(self, what: str) -> tuple[np.ndarray, np.ndarray]:
         """Training and validation rows, for a builder that fits something first."""
@@ -43,13 +45,18 @@ class Context:
 
 @dataclass(frozen=True)
 class Entry(Generic[Built]):
-    """A name, what it is, and how to build it; `only` lists the models an objective works for, if not all."""
+    """A name, what it is, and how to build it; `only` lists the models an objective works for, if not all.
+
+    `reference` fits the density that the thing is built on, with a bar if told so: it is fitted once, saved, and handed
+    to `build` in the context.
+    """
 
     name: str
     summary: str
     options: type[Options]
     build: Callable[[Any, Context], Built]
     only: tuple[str, ...] | None = None
+    reference: Callable[[Any, Context, bool], Chosen] | None = None
 
     def suits(self, model: str) -> bool:
         """Whether it can be used with the model of this name."""

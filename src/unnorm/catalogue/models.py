@@ -1,13 +1,12 @@
 """The energies that a command can name."""
 
-from collections.abc import Mapping
 from typing import Literal
 
-import jax.numpy as jnp
 from pydantic import Field
 
 from unnorm import energies
 from unnorm.catalogue.entry import Context, Entry, Options
+from unnorm.energies.reference import Chosen, OneGaussian
 
 
 class MLPOptions(Options):
@@ -47,28 +46,16 @@ def _mixture(o: MixtureOptions, c: Context) -> energies.AbstractEnergy:
 
 
 def _tilted(o: TiltedOptions, c: Context) -> energies.AbstractEnergy:
-    return energies.tilt(_fitted(o, c), width=o.width, depth=o.depth, key=c.key)
+    reference = _reference(o, c, False).density if c.reference is None else c.reference
+    return energies.tilt(reference, width=o.width, depth=o.depth, key=c.key)
 
 
-def _fitted(o: TiltedOptions, c: Context) -> energies.AbstractNormalised:
-    if c.saved is not None:
-        return _frame(c.saved, ".reference")
+def _reference(o: TiltedOptions, c: Context, progress: bool) -> Chosen:
     train, valid = c.rows("a reference")
-    return energies.best_reference(train, valid, key=c.key) if o.reference == "blend" else energies.fit_gaussian(train)
-
-
-def _frame(saved: Mapping[str, tuple[int, ...]], place: str) -> energies.AbstractNormalised:
-    """A density of the kind and shapes that were saved at a place, for the arrays to be put into."""
-    parts = len({name.split("]")[0] for name in saved if name.startswith(f"{place}.parts[")})
-    if parts:
-        return energies.Blend(tuple(_frame(saved, f"{place}.parts[{i}]") for i in range(parts)), jnp.zeros(parts))
-    if f"{place}.centres" in saved:
-        n, d = saved[f"{place}.centres"]
-        return energies.KDE(jnp.zeros((n, d)), 1.0, shape=jnp.eye(d) if f"{place}.shape" in saved else None)
-    if f"{place}.logits" in saved:
-        k, d = saved[f"{place}.components.mean"]
-        return energies.GaussianMixture(jnp.zeros(k), jnp.zeros((k, d)), jnp.zeros((k, d, d)))
-    return energies.standard_gaussian(saved[f"{place}.mean"][0])
+    if o.reference == "blend":
+        return energies.choose_reference(train, valid, key=c.key, progress=progress)
+    recipe = energies.Recipe((OneGaussian(),), (1.0,))
+    return Chosen(recipe.fit(train, key=c.key), recipe)
 
 
 MODELS: tuple[Entry[energies.AbstractEnergy], ...] = (
@@ -77,6 +64,7 @@ MODELS: tuple[Entry[energies.AbstractEnergy], ...] = (
         "blend of fitted mixtures and kernel densities, tilted by a network",
         TiltedOptions,
         _tilted,
+        reference=_reference,
     ),
     Entry("mlp", "multilayer perceptron energy", MLPOptions, _mlp),
     Entry("resnet", "residual network energy", ResNetOptions, _resnet),

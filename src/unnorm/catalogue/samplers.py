@@ -52,11 +52,17 @@ def _smc(o: SMCOptions, c: Context) -> samplers.TemperedSMC:
     return samplers.TemperedSMC(defensive(best_mixture(train, valid, key=c.key)[0], train), **o.model_dump())
 
 
-SAMPLERS: tuple[Entry[samplers.AbstractSampler | samplers.TemperedSMC], ...] = (
+class IndependentOptions(Options):
+    proposals: int = Field(default=16, ge=2)
+
+
+SAMPLERS: tuple[Entry[samplers.AbstractSampler | samplers.TemperedSMC | samplers.ImportanceResampling], ...] = (
+    Entry("independent", "independent draws: proposed by a model's reference, kept by weight", IndependentOptions,
+          lambda o, c: samplers.ImportanceResampling(proposals=o.proposals)),
     Entry("nuts", "no-U-turn sampler with warm-up", NUTSOptions, lambda o, c: samplers.NUTS(**o.model_dump())),
     Entry("hmc", "Hamiltonian Monte Carlo with warm-up", HMCOptions, lambda o, c: samplers.HMC(**o.model_dump())),
     Entry("mala", "Metropolis-adjusted Langevin with warm-up", StepOptions, lambda o, c: samplers.MALA(o.step_size)),
     Entry("tempering", "parallel tempering: crosses between far modes", TemperingOptions, _tempering),
     Entry("smc", "tempered sequential Monte Carlo from a mixture fitted to the rows", SMCOptions, _smc),
     Entry("langevin", "unadjusted Langevin", LangevinOptions, _langevin),
-)
+)  # fmt: skip

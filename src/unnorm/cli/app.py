@@ -29,6 +29,12 @@ Steps = Annotated[int, typer.Option(min=1, help="Training steps.")]
 Batch = Annotated[int, typer.Option(min=1, help="Rows per step.")]
 Rate = Annotated[float, typer.Option(help="Learning rate at its peak.")]
 ModelName = Annotated[str, typer.Option("--model", help="Which energy (unnorm list models).")]
+Group = Annotated[
+    str | None, typer.Option(help="A column whose equal values (a person's rows) stay in one part of the split.")
+]
+RunSeed = Annotated[
+    int | None, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of every random number; default the run's.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output file.")]
 
 
@@ -54,6 +60,8 @@ def fit(
     patience: Annotated[int | None, typer.Option(min=1, help="Stop after this many evaluations without gain.")] = None,
     evaluations: Annotated[int, typer.Option(min=1, help="How often the held-out loss is looked at.")] = 50,
     options: Set = None,
+    group: Group = None,
+    test: Annotated[str | None, typer.Option(help="A table to judge on, instead of a tenth of DATA.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out where it stopped.")] = False,
     report: Annotated[bool, typer.Option(help="Assess the model and write report.html.")] = True,
     checkpoint_seconds: Annotated[float, typer.Option(min=0, help="Save at most this often.")] = 10.0,
@@ -73,12 +81,14 @@ def fit(
         training,
         out,
         options or [],
-        resume,
-        report,
-        checkpoint_seconds,
-        seed,
-        json,
-        quiet,
+        group=group,
+        test=test,
+        resume=resume,
+        report=report,
+        checkpoint_seconds=checkpoint_seconds,
+        seed=seed,
+        as_json=json,
+        quiet=quiet,
     )
 
 
@@ -90,6 +100,10 @@ def compare(
     steps: Steps = 3000,
     batch: Batch = 256,
     rate: Rate = 1e-3,
+    group: Group = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A folder to keep the runs in; the same command goes on there.")
+    ] = None,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
@@ -99,7 +113,7 @@ def compare(
     from unnorm.cli.options import training_settings
 
     training = training_settings(steps=steps, batch=batch, rate=rate, patience=None)
-    compare_command(data, objectives, model, training, seed, json, quiet)
+    compare_command(data, objectives, model, training, out, group=group, seed=seed, as_json=json, quiet=quiet)
 
 
 @app.command()
@@ -107,7 +121,13 @@ def sample(
     run: RunPath,
     n: Annotated[int, typer.Option("-n", min=1, help="How many draws.")] = 1000,
     out: Out = None,
-    sampler: Annotated[str, typer.Option(help="Which sampler (unnorm list samplers).")] = "nuts",
+    sampler: Annotated[
+        str | None,
+        typer.Option(help="Which sampler (unnorm list samplers); default independent, or nuts without a reference."),
+    ] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Every digit, not rounded as the columns were recorded.")
+    ] = False,
     options: Set = None,
     force: Force = False,
     seed: Seed = 0,
@@ -116,12 +136,12 @@ def sample(
 ) -> None:
     """Draw from a fitted model, in the data's own units (.csv, .npy, .npz or .parquet; CSV on stdout without --out).
 
-    An --out without an ending is a folder: draws go there as they come, and the same command resumes. Draws that are
-    not finite are refused.
+    Values are rounded as their column was recorded. An --out without an ending is a folder: draws go there as they
+    come, and the same command resumes. Draws that are not finite are refused.
     """
     from unnorm.cli.use import sample_command
 
-    sample_command(run, n, out, sampler, options or [], force, seed, json, quiet)
+    sample_command(run, n, out, sampler, options or [], exact, force, seed, json, quiet)
 
 
 @app.command()
@@ -130,11 +150,15 @@ def score(
     data: Annotated[str, typer.Argument(help="A table with the run's columns.")],
     out: Out = None,
     force: Force = False,
-    seed: Seed = 0,
+    seed: RunSeed = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Energy, log density with its error, and outlier rank of each row of a table."""
+    """Energy, log density with its error, and outlier rank of each row of a table.
+
+    Rows that the model was fitted to are scored by models that were fitted without them, which takes as long as five
+    fits the first time.
+    """
     from unnorm.cli.use import score_command
 
     score_command(run, data, out, force, seed, json, quiet)
@@ -146,7 +170,7 @@ def evaluate(
     data: Annotated[
         str | None, typer.Option("--data", help="Judge on this table instead of the held-out rows.")
     ] = None,
-    seed: Seed = 0,
+    seed: RunSeed = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -157,7 +181,7 @@ def evaluate(
 
 
 @app.command()
-def report(run: RunPath, seed: Seed = 0, json: Json = False, quiet: Quiet = False) -> None:
+def report(run: RunPath, seed: RunSeed = None, json: Json = False, quiet: Quiet = False) -> None:
     """Write report.html of a run again."""
     from unnorm.cli.use import report_command
 

@@ -1,7 +1,10 @@
 """The commands that train: demo, fit, compare."""
 
+import json
 import time
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from unnorm.catalogue import OBJECTIVES, find
 from unnorm.cli.options import named, parse_options
@@ -9,9 +12,8 @@ from unnorm.cli.output import emit_json, emit_table, note, warn, write_json
 from unnorm.errors import InputError, require
 from unnorm.experiments import run_demo
 from unnorm.report import write_demo_report, write_report
-from unnorm.runs import Assessment, Prepared, Run, RunSettings, Training, assess, prepare
-from unnorm.runs.assess import References, references_of
-from unnorm.runs.folder import settings_of, train
+from unnorm.runs import Assessment, Prepared, Run, RunSettings, Training, prepare, settings_of
+from unnorm.runs.stages import Stages, assessed, learn
 
 
 def demo_command(out: Path, seed: int, steps: int, as_json: bool, quiet: bool) -> None:
@@ -56,6 +58,9 @@ def fit_command(
     training: Training,
     out: Path | None,
     options: list[str],
+    *,
+    group: str | None,
+    test: str | None,
     resume: bool,
     report: bool,
     checkpoint_seconds: float,
@@ -63,57 +68,40 @@ def fit_command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Fit, save, assess, report."""
+    """Fit, save, assess, report: stage by stage, each kept as soon as it is done."""
     parsed = parse_options(options, ["model", "objective"])
     path = out or Path(f"{Path(data).stem}-{objective}")
-    prepared = prepare(data, seed)
-    settings = settings_of(
-        prepared, named(model, parsed["model"]), named(objective, parsed["objective"]), training, seed
-    )
+    stages = Stages(6 if report else 3, show=not quiet)
+    with stages(f"reading {data}"):
+        prepared = prepare(data, seed, group=group, test=test)
+    chosen = named(model, parsed["model"]), named(objective, parsed["objective"])
+    settings = settings_of(prepared, *chosen, training, seed)
     begun = (path / "run.json").exists()
-    run = _open_or_create(path, settings, prepared, resume)
+    run = Run.create_or_resume(path, settings, prepared, resume=resume)
     note(
         f"{len(prepared.train)} training rows of {len(prepared.columns)} columns; {model} by {objective}, "
         f"{training.steps} steps; saved in {path}",
         quiet=quiet,
     )
-    try:
-        fitted = train(
-            settings,
-            prepared,
-            checkpoint=run.checkpoint,
-            checkpoint_seconds=checkpoint_seconds,
-            resume=resume,
-            progress=not quiet,
-        )
-    except InputError:
-        # Some options show that they do not suit the data only when something is built of them.
-        if not begun:
-            run.discard()
-        raise
-    run.write_json("outcome.json", {**fitted.outcome.to_dict(), "seconds": fitted.seconds})
-    content = {"run": str(path), "outcome": fitted.outcome.to_dict(), "events": list(fitted.events)}
+    for remark in prepared.remarks:
+        note(remark, quiet=quiet)
+    warn(prepared.warnings)
+    fitted = learn(run, stages, resume=resume, checkpoint_seconds=checkpoint_seconds, begun=begun)
+    content = {
+        "run": str(path),
+        "outcome": fitted.outcome.to_dict(),
+        "events": list(fitted.events),
+        "remarks": list(prepared.remarks),
+        "warnings": list(prepared.warnings),
+    }
     warn(fitted.events if fitted.outcome.ok else [*fitted.events, str(fitted.outcome)])
     if report and fitted.outcome.ok:
-        note("Assessing the model ...", quiet=quiet)
-        references = references_of(prepared, seed=seed)
-        assessment = assess(fitted.model, prepared, references=references, seed=seed, progress=not quiet)
-        run.save_assessment(assessment.to_dict())
-        page = write_report(
-            run.path,
-            settings,
-            prepared,
-            history=fitted.history,
-            outcome=fitted.outcome,
-            events=fitted.events,
-            model=fitted.model,
-            assessment=assessment,
-            seconds=fitted.seconds,
-            references=references,
-        )
+        assessment = assessed(run, stages)
+        with stages("the report"):
+            page = write_run_report(run, assessment)
         content |= {"assessment": assessment.to_dict(), "report": str(page)}
         if not as_json:
-            print_assessment(assessment, quiet)
+            print_assessment(assessment)
             print(f"Report: {page}")
     if as_json:
         emit_json(content)
@@ -122,25 +110,24 @@ def fit_command(
     require(fitted.outcome.ok, f"training {fitted.outcome}")
 
 
-def _open_or_create(path: Path, settings: RunSettings, prepared: Prepared, resume: bool) -> Run:
-    if resume and (path / "run.json").exists():
-        run = Run.open(path)
-        run.continue_with(settings)
-        return run
-    if resume and path.is_dir():
-        # A run killed before its settings were written has nothing worth keeping but the data it had begun to save.
-        leftovers = {"data.safetensors"}
-        names = {entry.name for entry in path.iterdir()}
-        require(
-            all(name in leftovers or name.endswith(".part") for name in names),
-            f"{path} holds no run to resume and is not empty; choose another --out",
-        )
-        for entry in path.iterdir():
-            entry.unlink()
-    return Run.create(path, settings, prepared)
+def write_run_report(run: Run, assessment: Assessment) -> Path:
+    """The report of a run from what its folder holds."""
+    history, events, outcome, seconds = run.record()
+    return write_report(
+        run.path,
+        run.settings,
+        run.prepared,
+        history=history,
+        outcome=outcome,
+        events=events,
+        model=run.model,
+        assessment=assessment,
+        seconds=seconds,
+        references=run.baselines(),
+    )
 
 
-def print_assessment(assessment: Assessment, quiet: bool) -> None:
+def print_assessment(assessment: Assessment) -> None:
     """The figures of an assessment for people."""
     rows = [["this model", assessment.log_likelihood.number()]]
     rows += [[name, value.number()] for name, value in assessment.baselines.items()]
@@ -155,28 +142,39 @@ def print_assessment(assessment: Assessment, quiet: bool) -> None:
 
 
 def compare_command(
-    data: str, objectives: str, model: str, training: Training, seed: int, as_json: bool, quiet: bool
+    data: str,
+    objectives: str,
+    model: str,
+    training: Training,
+    out: Path | None,
+    *,
+    group: str | None,
+    seed: int,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
-    """Fit by each objective in turn and print one table."""
+    """Fit by each objective in turn and print one table; in a folder, what is done is kept."""
     everything = [e.name for e in OBJECTIVES if e.suits(model)]
     names = everything if objectives == "all" else [n.strip() for n in objectives.split(",")]
     for name in names:
         find(OBJECTIVES, name, "objective")
     twice = next((name for name in names if names.count(name) > 1), None)
     require(twice is None, f"{twice} is named twice in --objectives")
-    prepared = prepare(data, seed)
+    prepared = prepare(data, seed, group=group)
     # All of them are checked before the first is trained: a table that is refused half way would be lost.
-    for name in names:
-        settings_of(prepared, named(model, {}), named(name, {}), training, seed)
-    references = references_of(prepared, seed=seed)
-    rows, contents = [], []
-    last: Assessment | None = None
-    for name in names:
-        note(f"{name} ...", quiet=quiet)
-        row, content, assessment = _compare_one(name, model, prepared, references, training, seed, quiet)
-        rows.append(row)
-        contents.append(content)
-        last = assessment or last
+    settings = {name: settings_of(prepared, named(model, {}), named(name, {}), training, seed) for name in names}
+    warn(prepared.warnings)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory())) if out is None else out
+        _open_comparison(folder, settings[names[0]])
+        rows, contents = [], []
+        last: Assessment | None = None
+        for i, name in enumerate(names):
+            note(f"objective {i + 1} of {len(names)}: {name}", quiet=quiet)
+            row, content, assessment = _compare_one(name, folder, settings[name], prepared, quiet)
+            rows.append(row)
+            contents.append(content)
+            last = assessment or last
     if as_json:
         emit_json({"data": data, "model": model, "rows": contents, **_baseline_content(last)})
         return
@@ -188,6 +186,25 @@ def compare_command(
     emit_table(f"{data}: held-out log-likelihood, nats per row", header, rows)
 
 
+def _open_comparison(folder: Path, settings: RunSettings) -> None:
+    """Make the folder of a comparison, or refuse one that holds anything else."""
+    file = folder / "comparison.json"
+    asked = {"fingerprint": settings.fingerprint, "version": settings.version}
+    if file.exists():
+        try:
+            begun = json.loads(file.read_text())
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"{file} is damaged; choose another --out") from error
+        require(begun == asked, f"{folder} holds a comparison on other rows; choose another --out")
+        return
+    require(
+        not folder.exists() or (folder.is_dir() and not any(folder.iterdir())),
+        f"{folder} exists and holds no comparison; choose another --out",
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(file, asked)
+
+
 def _baseline_content(last: Assessment | None) -> dict:
     if last is None:
         return {}
@@ -196,15 +213,17 @@ def _baseline_content(last: Assessment | None) -> dict:
 
 
 def _compare_one(
-    name: str, model: str, prepared: Prepared, references: References, training: Training, seed: int, quiet: bool
+    name: str, folder: Path, settings: RunSettings, prepared: Prepared, quiet: bool
 ) -> tuple[list[str], dict, Assessment | None]:
-    settings = settings_of(prepared, named(model, {}), named(name, {}), training, seed)
-    fitted = train(settings, prepared, progress=not quiet)
-    content = {"objective": name, "outcome": fitted.outcome.to_dict(), "seconds": fitted.seconds}
-    time_text = f"{fitted.seconds:.0f} s"
+    run = Run.create_or_resume(folder / name, settings, prepared, resume=True, shelf=folder)
+    stages = Stages(4, show=not quiet)
+    fitted = learn(run, stages, resume=True, checkpoint_seconds=10.0, begun=True)
+    seconds = run.record()[3]
+    content = {"objective": name, "outcome": fitted.outcome.to_dict(), "seconds": seconds}
+    time_text = f"{seconds:.0f} s"
     if not fitted.outcome.ok:
         return [name, "none", "", time_text, str(fitted.outcome)], content, None
-    assessment = assess(fitted.model, prepared, references=references, seed=seed, progress=not quiet)
+    assessment = assessed(run, stages)
     errors = [abs(learnt.value - truth) for truth, learnt in assessment.weights]
     content |= {"assessment": assessment.to_dict()}
     worst = f"{max(errors):.3f}" if errors else ""

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from unnorm.errors import InputError, require
-from unnorm.runs.folder import Named, Training
+from unnorm.runs.settings import Named, Training
 
 
 def parse_options(given: list[str], kinds: list[str]) -> dict[str, dict[str, Any]]:

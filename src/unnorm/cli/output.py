@@ -82,7 +82,9 @@ def require_format(path: Path) -> None:
     require(path.suffix in FORMATS, f"{path} should end in one of {', '.join(FORMATS)}")
 
 
-def table_bytes(columns: Sequence[str], values: np.ndarray, suffix: str) -> bytes:
+def table_bytes(
+    columns: Sequence[str], values: np.ndarray, suffix: str, decimals: Sequence[int | None] | None = None
+) -> bytes:
     """A table as the content of a .csv, .npy, .npz or .parquet file."""
     buffer = io.BytesIO()
     if suffix == ".npy":
@@ -98,14 +100,16 @@ def table_bytes(columns: Sequence[str], values: np.ndarray, suffix: str) -> byte
         table = pyarrow.table({name: values[:, i] for i, name in enumerate(columns)})
         pyarrow.parquet.write_table(table, buffer)
     else:
-        return csv_text(columns, values).encode()
+        return csv_text(columns, values, decimals).encode()
     return buffer.getvalue()
 
 
-def csv_text(columns: Sequence[str], values: np.ndarray) -> str:
-    """A table as CSV with every digit that matters."""
+def csv_text(columns: Sequence[str], values: np.ndarray, decimals: Sequence[int | None] | None = None) -> str:
+    """A table as CSV, with so many decimals for each column, or with every digit that matters (None)."""
+    places = decimals or (None,) * len(columns)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([[repr(float(v)) for v in row] for row in values])
+    for row in values:
+        writer.writerow([repr(float(v)) if k is None else f"{v:.{k}f}" for v, k in zip(row, places, strict=True)])
     return text.getvalue()

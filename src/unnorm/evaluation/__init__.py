@@ -18,6 +18,8 @@ from unnorm.evaluation.latent import evidences as evidences
 from unnorm.evaluation.latent import mean_evidence as mean_evidence
 from unnorm.evaluation.likelihood import energies as energies
 from unnorm.evaluation.likelihood import log_likelihood as log_likelihood
+from unnorm.evaluation.marginals import Marginals as Marginals
+from unnorm.evaluation.marginals import marginals as marginals
 from unnorm.evaluation.partition import log_partition as log_partition
 from unnorm.evaluation.precision_recall import precision_recall as precision_recall
 from unnorm.evaluation.reverse_ais import bracket as bracket

@@ -11,8 +11,9 @@ from typing import Any
 from unnorm.energies import AbstractEnergy
 from unnorm.estimate import Estimate
 from unnorm.runs.assess import Assessment, assess, references_of
-from unnorm.runs.folder import Named, Training, settings_of, train
+from unnorm.runs.build import train
 from unnorm.runs.prepare import Prepared, prepare
+from unnorm.runs.settings import Named, Training, settings_of
 from unnorm.training import Fit
 
 STEPS = 2000

@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from unnorm.estimate import Estimate, Outcome
+from unnorm.evaluation import Marginals
 from unnorm.report.figures import (
     DATA,
     INK,
@@ -21,7 +22,8 @@ from unnorm.report.figures import (
     styled,
     unique,
 )
-from unnorm.runs import Assessment, Prepared
+from unnorm.runs import Prepared
+from unnorm.samplers import Trace
 from unnorm.samplers.diagnostics import ESS_LIMIT, RHAT_LIMIT
 
 #: Chains and columns whose walks are shown.
@@ -166,12 +168,12 @@ def mode_weights(weights: tuple[tuple[float, Estimate], ...]) -> Picture:
 
 
 @styled
-def traces(prepared: Prepared, assessment: Assessment) -> Picture:
+def traces(prepared: Prepared, trace: Trace) -> Picture:
     """The walks of a few chains through the columns with the largest R-hat."""
-    rhat = assessment.trace.diagnostics.rhat
+    rhat = trace.diagnostics.rhat
     # nan (a chain that broke or never moved) sorts last, which is where the worst belong.
     columns = sorted(np.argsort(rhat)[::-1][:COLUMNS].tolist())
-    draws = prepared.standardiser.to_raw(assessment.trace.draws[:CHAINS])
+    draws = prepared.standardiser.to_raw(trace.draws[:CHAINS])
     chains, steps, _ = draws.shape
     figure = new_figure(WIDE, 0.5 + 1.25 * len(columns))
     panels = figure.subplots(len(columns), 1, sharex=True, squeeze=False)[:, 0]
@@ -195,15 +197,15 @@ def traces(prepared: Prepared, assessment: Assessment) -> Picture:
             **{name: draws[:, :, c].ravel() for name, c in zip(names, columns, strict=True)},
         },
         alt=f"Walks of {chains} chains.",
-        caption=f"Walks of {chains} of {len(assessment.trace.draws)} chains{which}. "
+        caption=f"Walks of {chains} of {len(trace.draws)} chains{which}. "
         "Chains that stay in different places have not mixed.",
     )
 
 
 @styled
-def mixing(prepared: Prepared, assessment: Assessment) -> Picture:
+def mixing(prepared: Prepared, trace: Trace) -> Picture:
     """R-hat and effective sample sizes of every column, with the limits they should keep."""
-    found = assessment.trace.diagnostics
+    found = trace.diagnostics
     names = list(prepared.columns)
     figure = new_figure(WIDE, 1.0 + 0.27 * len(names))
     left, right = figure.subplots(1, 2, sharey=True)
@@ -231,4 +233,30 @@ def mixing(prepared: Prepared, assessment: Assessment) -> Picture:
         {"column": names, "rhat": found.rhat, "ess_bulk": found.ess_bulk, "ess_tail": found.ess_tail},
         alt="R-hat and effective sample size of every column.",
         caption="Dashed: the limits. R-hat near 1 means that chains agree; a column without a dot has no answer.",
+    )
+
+
+@styled
+def agreement(prepared: Prepared, found: Marginals) -> Picture:
+    """How far the draws of every column are from its held-out rows, and how far rows are from rows."""
+    names = list(prepared.columns)
+    figure = new_figure(WIDE, 1.0 + 0.27 * len(names))
+    axes = figure.subplots()
+    rows = np.arange(len(names))
+    axes.axvline(found.limit, color=QUIET, linewidth=1, linestyle=(0, (3, 2)))
+    axes.scatter(found.distances, rows, color=MODEL, s=28, zorder=3)
+    axes.set_xlabel("Kolmogorov's distance of draws to held-out rows")
+    axes.set_yticks(rows, [label_of(name, 24) for name in names])
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_xlim(0, 1.08 * max(found.limit, found.worst))
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    grid_lines(axes, "both")
+    return Picture(
+        "agreement",
+        figure,
+        {"column": names, "distance": found.distances, "limit": [found.limit] * len(names)},
+        alt="Distance of draws to held-out rows, column by column.",
+        caption="Draws are rounded as their column was recorded. Dashed: what the worst column is between rows and "
+        "other rows of the table, one time in a hundred.",
     )

@@ -19,6 +19,7 @@ from unnorm.report.figures import DATA, MODEL, TRUTH, WIDE, Picture, label_of, n
 from unnorm.report.html import Row, Table, all_warnings, duration, render, show
 from unnorm.report.verdict import PAIRED, gains
 from unnorm.runs import Assessment, Prepared
+from unnorm.samplers import Trace
 from unnorm.training import Fit
 
 
@@ -173,7 +174,7 @@ def _comparison(demo: Comparison) -> Table:
                     "" if weight is None else weight.number(),
                     assessment.log_likelihood.number(),
                     gap,
-                    f"{assessment.trace.diagnostics.worst_rhat:.3f}",
+                    _rhat(assessment),
                     duration(demo.fits[name].seconds),
                 ),
                 strong=True,
@@ -189,6 +190,11 @@ def _comparison(demo: Comparison) -> Table:
         "time to train",
     )  # fmt: skip
     return Table(header, tuple(rows))
+
+
+def _rhat(assessment: Assessment) -> str:
+    sampled = assessment.sampled
+    return f"{sampled.diagnostics.worst_rhat:.3f}" if isinstance(sampled, Trace) else "independent"
 
 
 def _comparison_note(demo: Comparison) -> str:

@@ -44,7 +44,7 @@ def true_log_density(prepared: Prepared, points: Points) -> Float[np.ndarray, " 
 
 def raw_draws(prepared: Prepared, assessment: Assessment) -> Points:
     """The draws of an assessment in the data's own units, chain after chain."""
-    return prepared.standardiser.to_raw(assessment.trace.flat)
+    return prepared.standardiser.to_raw(assessment.sampled.flat)
 
 
 def frame_of(points: Points) -> tuple[np.ndarray, np.ndarray]:

@@ -22,35 +22,17 @@ from unnorm.catalogue import MODELS, OBJECTIVES, find, read_options
 from unnorm.energies import AbstractEnergy
 from unnorm.estimate import Estimate, Outcome
 from unnorm.files import write_atomically
-from unnorm.report import curves
+from unnorm.report import curves, draws
 from unnorm.report.figures import Picture
 from unnorm.report.pairs import density_picture
+from unnorm.report.tables import Row, Table
 from unnorm.report.verdict import PAIRED, gains, judge, plural
 from unnorm.runs import Assessment, Prepared, RunSettings
 from unnorm.runs.assess import References
-from unnorm.runs.folder import Named
-from unnorm.samplers.diagnostics import RHAT_LIMIT
+from unnorm.runs.settings import Named
 
 #: Importance weights carried by fewer draws than this understate their own errors.
 ENOUGH_EFFECTIVE = 100
-
-
-@dataclass(frozen=True)
-class Row:
-    """Cells of a table, the first of which names the row."""
-
-    cells: tuple[str, ...]
-    strong: bool = False
-
-
-@dataclass(frozen=True)
-class Table:
-    """A header and rows of numbers."""
-
-    header: tuple[str, ...]
-    rows: tuple[Row, ...]
-    #: Whether the last column is text rather than numbers.
-    words: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,12 +84,13 @@ def write_report(
     run_path = Path(run_path)
     differences = gains(model, prepared, assessment, references)
     weights = assessment.weights
+    found = draws.distances(prepared, assessment.sampled)
     page = render(
         "run.html.j2",
         title=f"{prepared.source}: {settings.model.name} by {settings.objective.name}",
         verdict=judge(assessment, outcome, differences),
         tiles=_tiles(assessment),
-        warnings=all_warnings(outcome, events, assessment),
+        warnings=(*prepared.warnings, *all_warnings(outcome, events, assessment)),
         fitted=_fitted(settings, prepared, outcome, seconds),
         density=show(density_picture(model, prepared, assessment), run_path),
         density_title="Data and draws" if len(prepared.columns) > 2 else "The learnt density",
@@ -120,10 +103,9 @@ def write_report(
         weights=show(curves.mode_weights(weights), run_path) if weights else None,
         weights_table=_weights_table(assessment, prepared),
         learning=show(curves.learning(history, outcome), run_path),
-        sampler_words=_sampler_words(assessment),
-        sampler_table=_sampler_table(assessment),
-        mixing=show(curves.mixing(prepared, assessment), run_path),
-        traces=show(curves.traces(prepared, assessment), run_path),
+        sampler_words=draws.words(assessment.sampled),
+        sampler_table=draws.table(assessment, found),
+        pictures=[show(picture, run_path) for picture in draws.pictures(prepared, assessment.sampled, found)],
         command=command_line(settings, run_path.name),
         command_note=f"The same release (unnorm {settings.unnorm}) and the same rows give the same weights; "
         f"the settings are in run.json, the SHA-256 of the rows begins with {settings.fingerprint[:12]}.",
@@ -165,6 +147,8 @@ def command_line(settings: RunSettings, folder: str) -> str:
     words = ["unnorm", "fit", settings.source, "--model", settings.model.name, "--objective", settings.objective.name]
     words += ["--steps", str(training.steps), "--batch", str(training.batch), "--rate", f"{training.rate:g}"]
     words += ["--evaluations", str(training.evaluations)]
+    words += [] if settings.group is None else ["--group", settings.group]
+    words += [] if settings.test_source is None else ["--test", settings.test_source]
     words += [] if training.patience is None else ["--patience", str(training.patience)]
     for kind, named in (("model", settings.model), ("objective", settings.objective)):
         for option, value in named.options.items():
@@ -181,7 +165,7 @@ def _tiles(assessment: Assessment) -> list[tuple[str, str]]:
         worst = max(assessment.weights, key=lambda pair: abs(pair[1].value - pair[0]))
         found.append((f"Worst mode weight (true {worst[0]:.3g})", worst[1].number()))
     found.append(("MMD² to held-out rows", assessment.mmd.number()))
-    found.append(("Worst R-hat of draws", f"{assessment.trace.diagnostics.worst_rhat:.3f}"))
+    found.append(draws.tile(assessment.sampled))
     return found
 
 
@@ -213,6 +197,7 @@ def _fitted(settings: RunSettings, prepared: Prepared, outcome: Outcome, seconds
     found = [
         ("Data", settings.source),
         ("Rows", rows_in_words(prepared)),
+        *(("", remark) for remark in prepared.remarks),
         ("Columns", f"{len(prepared.columns)}: {names}"),
         ("Model", described(settings.model, MODELS, "model")),
         ("Objective", described(settings.objective, OBJECTIVES, "objective")),
@@ -249,7 +234,18 @@ def _likelihood_note(assessment: Assessment, differences: Mapping[str, Estimate]
         errors = "Errors of differences are combined as if they were independent, which overstates them."
     return (
         f"In the data's own units. The size of the mixture was chosen by "
-        f"{plural(len(prepared.valid), 'validation row')}. log Z = {assessment.log_z}. {errors}"
+        f"{plural(len(prepared.valid), 'validation row')}. log Z = {assessment.log_z}. {errors}{_of_grid(prepared)}"
+    )
+
+
+def _of_grid(prepared: Prepared) -> str:
+    """What a density is worth where values were recorded in steps."""
+    count = sum(places is not None for places in prepared.decimals)
+    if not count:
+        return ""
+    return (
+        f" {count} of {len(prepared.columns)} columns were recorded in steps (whole numbers, or a fixed number of "
+        "decimals), and are taken for continuous here: nats depend on the step, so compare models of this table only."
     )
 
 
@@ -264,35 +260,3 @@ def _weights_table(assessment: Assessment, prepared: Prepared) -> Table:
         for i, ((truth, learnt), place) in enumerate(zip(assessment.weights, where, strict=True), 1)
     ]
     return Table(("mode", "true", "learnt", "difference"), tuple(rows))
-
-
-def _sampler_words(assessment: Assessment) -> str:
-    draws = assessment.trace.draws
-    words = (
-        f"{plural(draws.shape[0], 'chain')} of {plural(draws.shape[1], 'draw')} each by "
-        f"{type(assessment.trace.sampler).__name__}, started at training rows."
-    )
-    if not assessment.trace.diagnostics.worst_rhat <= RHAT_LIMIT:
-        words += (
-            " They have not mixed: where they stay in the mode they started in, the draws weigh modes as the data do, "
-            "whatever the model says. Judge the weights of modes by the density itself, not by these draws."
-        )
-    return words
-
-
-def _sampler_table(assessment: Assessment) -> Table:
-    trace, found = assessment.trace, assessment.trace.diagnostics
-    low, high = float(np.min(trace.acceptance)), float(np.max(trace.acceptance))
-    rows = (
-        ("Acceptance", f"{float(np.mean(trace.acceptance)):.3f}", f"{low:.3f} to {high:.3f} over chains"),
-        ("Divergences", f"{trace.divergences:,}", f"of {trace.draws.shape[0] * trace.draws.shape[1]:,} draws"),
-        ("R-hat", f"{found.worst_rhat:.3f}", "worst column"),
-        ("Effective draws, bulk", _whole(found.worst_ess_bulk), "worst column"),
-        ("Effective draws, tail", _whole(found.worst_ess_tail), "worst column"),
-        ("MMD² to held-out rows", assessment.mmd.number(), "0 where the laws agree"),
-    )
-    return Table(("", "value", ""), tuple(Row(cells) for cells in rows), words=True)
-
-
-def _whole(value: float) -> str:
-    return f"{value:,.0f}" if np.isfinite(value) else str(value)

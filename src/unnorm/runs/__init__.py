@@ -3,7 +3,9 @@
 from unnorm.runs.assess import Assessment as Assessment
 from unnorm.runs.assess import assess as assess
 from unnorm.runs.folder import Run as Run
-from unnorm.runs.folder import RunSettings as RunSettings
-from unnorm.runs.folder import Training as Training
 from unnorm.runs.prepare import Prepared as Prepared
 from unnorm.runs.prepare import prepare as prepare
+from unnorm.runs.settings import Named as Named
+from unnorm.runs.settings import RunSettings as RunSettings
+from unnorm.runs.settings import Training as Training
+from unnorm.runs.settings import settings_of as settings_of

@@ -22,10 +22,12 @@ from unnorm.energies import (
 from unnorm.estimate import Estimate
 from unnorm.evaluation import defensive, expectations, log_likelihood, log_partition, mmd
 from unnorm.runs.prepare import Prepared
-from unnorm.samplers import HMC, Trace, sample
+from unnorm.samplers import HMC, ImportanceResampling, Resampled, Trace, sample
 
 #: The weights of modes are shown up to this many modes.
 MAX_MODES = 40
+#: Independent draws of an assessment; chains give what they give.
+DRAWS = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +43,12 @@ class References:
 def references_of(prepared: Prepared, *, seed: int) -> References:
     """One Gaussian, and a Gaussian mixture whose size the validation rows choose."""
     mixture, components = best_mixture(prepared.train, prepared.valid, key=jax.random.key(seed))
-    proposal = defensive(mixture, prepared.train)
-    return References(fit_gaussian(prepared.train), mixture, components, proposal)
+    return references_from(mixture, components, prepared)
+
+
+def references_from(mixture: GaussianMixture, components: int, prepared: Prepared) -> References:
+    """The same of a mixture that was fitted before."""
+    return References(fit_gaussian(prepared.train), mixture, components, defensive(mixture, prepared.train))
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,12 +61,11 @@ class Assessment:
     truth: Estimate | None
     weights: tuple[tuple[float, Estimate], ...]
     mmd: Estimate
-    trace: Trace
+    sampled: Trace | Resampled
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, without the draws."""
-        worst = self.trace.diagnostics
         return {
             "log_z": self.log_z.to_dict(),
             "log_likelihood": self.log_likelihood.to_dict(),
@@ -68,15 +73,44 @@ class Assessment:
             "true_log_likelihood": None if self.truth is None else self.truth.to_dict(),
             "weights": [{"truth": truth, **value.to_dict()} for truth, value in self.weights],
             "mmd": self.mmd.to_dict(),
-            "sampler": {
-                "acceptance": float(np.mean(self.trace.acceptance)),
-                "divergences": self.trace.divergences,
-                "rhat": worst.worst_rhat,
-                "ess_bulk": worst.worst_ess_bulk,
-                "ess_tail": worst.worst_ess_tail,
-            },
+            "sampler": figures_of(self.sampled),
             "warnings": list(self.warnings),
         }
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any], sampled: Trace | Resampled) -> "Assessment":
+        """The inverse of `to_dict`, with the draws."""
+        truth = data["true_log_likelihood"]
+        return Assessment(
+            Estimate.from_dict(data["log_z"]),
+            Estimate.from_dict(data["log_likelihood"]),
+            {name: Estimate.from_dict(value) for name, value in data["baselines"].items()},
+            None if truth is None else Estimate.from_dict(truth),
+            tuple((value["truth"], Estimate.from_dict(value)) for value in data["weights"]),
+            Estimate.from_dict(data["mmd"]),
+            sampled,
+            tuple(data["warnings"]),
+        )
+
+
+def figures_of(sampled: Trace | Resampled) -> dict[str, Any]:
+    """How far to trust draws, as plain numbers."""
+    if isinstance(sampled, Resampled):
+        return {
+            "kind": "independent",
+            "proposals": sampled.proposals,
+            "effective_share": sampled.effective,
+            "repeated": sampled.repeated,
+        }
+    worst = sampled.diagnostics
+    return {
+        "kind": "chains",
+        "acceptance": float(np.mean(sampled.acceptance)),
+        "divergences": sampled.divergences,
+        "rhat": worst.worst_rhat,
+        "ess_bulk": worst.worst_ess_bulk,
+        "ess_tail": worst.worst_ess_tail,
+    }
 
 
 def proposal_for(model: AbstractEnergy, prepared: Prepared, references: References) -> AbstractNormalised:
@@ -115,6 +149,24 @@ def mode_weights(
     return tuple(zip((float(w) for w in np.asarray(truth.weights)), learnt, strict=True))
 
 
+def draws_of(model: AbstractEnergy, prepared: Prepared, *, seed: int, progress: bool) -> Trace | Resampled:
+    """Independent draws of a model with a reference; of another one chains, started at training rows."""
+    key = jax.random.key(seed)
+    if isinstance(model, Tilted):
+        return ImportanceResampling()(model, DRAWS, key=key, progress=progress)
+    chains = 64
+    start = prepared.train[np.random.default_rng(seed - 2).integers(len(prepared.train), size=chains)]
+    return sample(model, HMC(), chains=chains, steps=200, start=start, key=key, progress=progress)
+
+
+def _thinned(sampled: Trace | Resampled) -> np.ndarray:
+    """At most 2000 draws, far apart in their chains."""
+    draws = (
+        sampled.draws if isinstance(sampled, Resampled) else sampled.draws[:, :: max(1, sampled.draws.shape[1] // 25)]
+    )
+    return draws.reshape(-1, draws.shape[-1])[:2000]
+
+
 def assess(
     model: AbstractEnergy,
     prepared: Prepared,
@@ -139,18 +191,14 @@ def assess(
     truth = None
     if problem is not None and problem.truth is not None:
         truth = log_likelihood(in_unit_coordinates(problem.truth, prepared), rows, exact)
-    chains = 64
-    start = prepared.train[np.random.default_rng(seed).integers(len(prepared.train), size=chains)]
-    trace = sample(model, HMC(), chains=chains, steps=200, start=start, key=jax.random.key(seed + 2), progress=progress)
-    thinned = trace.draws[:, :: max(1, trace.draws.shape[1] // 25)].reshape(-1, rows.shape[1])[:2000]
-    likelihood = log_likelihood(model, rows, log_z, log_volume=volume)
+    sampled = draws_of(model, prepared, seed=seed + 2, progress=progress)
     return Assessment(
         log_z=log_z,
-        log_likelihood=likelihood,
+        log_likelihood=log_likelihood(model, rows, log_z, log_volume=volume),
         baselines=baselines,
         truth=truth,
         weights=mode_weights(model, prepared, proposal, seed=seed + 3),
-        mmd=mmd(thinned, rows[:2000]),
-        trace=trace,
-        warnings=(*log_z.warnings, *trace.warnings),
+        mmd=mmd(_thinned(sampled), rows[:2000]),
+        sampled=sampled,
+        warnings=(*log_z.warnings, *sampled.warnings),
     )

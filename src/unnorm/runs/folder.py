@@ -1,10 +1,16 @@
-"""A run on disk: settings, data, checkpoint; everything needed to use the model again, and nothing that runs code.
+"""A run on disk: settings, data, what was fitted and what is known of it, each kept as soon as it is there.
 
-RUN/run.json              the settings, readable
-RUN/data.safetensors      the rows it was fitted to and judged on, in unit coordinates
+RUN/run.json               the settings, readable
+RUN/data.safetensors       the rows it was fitted to and judged on, in unit coordinates
+RUN/reference.safetensors  the density a tilted model starts from: its spec, its arrays, how it was made
 RUN/checkpoint.safetensors the whole training state
-RUN/assessment.json       what is known about the result
-RUN/report.html           the same for people
+RUN/baselines.safetensors  the mixture that the model is compared with
+RUN/draws.safetensors      draws of the model
+RUN/assessment.json        what is known about the result
+RUN/left-out-K.safetensors what the rows that were fitted are worth to a model fitted without them
+RUN/report.html            the same for people
+
+Nothing here runs code when it is loaded, and everything carries a checksum.
 """
 
 import hashlib
@@ -15,160 +21,86 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import jax
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+import numpy as np
+from pydantic import ValidationError
 
-from unnorm import __version__
-from unnorm.catalogue import MODELS, OBJECTIVES, Context, find, read_options
+from unnorm.catalogue.saved import load_density, save_density
 from unnorm.data import Standardiser
-from unnorm.energies import AbstractEnergy
+from unnorm.energies import AbstractEnergy, GaussianMixture, Recipe
+from unnorm.energies.reference import Chosen
 from unnorm.errors import InputError, require
 from unnorm.estimate import Outcome, OutcomeCode
 from unnorm.files import write_atomically
 from unnorm.noises import Scales
+from unnorm.runs.assess import Assessment, References, assess, references_from, references_of
+from unnorm.runs.build import build, fit_reference
 from unnorm.runs.prepare import Prepared, problem_named
-from unnorm.training import Fit, best_model, fit
+from unnorm.runs.settings import VERSION, RunSettings
+from unnorm.samplers import HMC, Resampled, Trace
+from unnorm.training import best_model
 from unnorm.training.checkpoint import load_arrays, save_arrays
 
-VERSION = 1
-
-
-class _Frozen(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Named(_Frozen):
-    """A name of the catalogue and its options."""
-
-    name: str
-    options: dict[str, Any] = {}
-
-
-class Training(_Frozen):
-    """How long and how fast."""
-
-    steps: int = Field(default=5000, ge=1)
-    batch: int = Field(default=256, ge=1)
-    rate: float = Field(default=1e-3, gt=0)
-    average: float = Field(default=0.999, ge=0, lt=1)
-    evaluations: int = Field(default=50, ge=1)
-    patience: int | None = Field(default=None, ge=1)
-
-
-class RunSettings(_Frozen):
-    """All that defines a run; equal settings give equal bits."""
-
-    model: Named
-    objective: Named
-    training: Training
-    seed: int
-    source: str
-    fingerprint: str
-    columns: tuple[str, ...]
-    standardiser: dict[str, list[float]]
-    scales: dict[str, float]
-    version: int = VERSION
-    unnorm: str = __version__
-
-
-def settings_of(prepared: Prepared, model: Named, objective: Named, training: Training, seed: int) -> RunSettings:
-    """The settings of a new run; names and options are checked here, before anything is written."""
-    for entries, named, what in ((MODELS, model, "model"), (OBJECTIVES, objective, "objective")):
-        read_options(find(entries, named.name, what), named.options)
-    entry = find(OBJECTIVES, objective.name, "objective")
-    require(
-        entry.suits(model.name),
-        f"{objective.name} learns only {' or '.join(entry.only or ())} models, not {model.name}",
-    )
-    return RunSettings(
-        model=model,
-        objective=objective,
-        training=training,
-        seed=seed,
-        source=prepared.source,
-        fingerprint=prepared.fingerprint,
-        columns=prepared.columns,
-        standardiser=prepared.standardiser.to_dict(),
-        scales={"bandwidth": prepared.scales.bandwidth, "length": prepared.scales.length},
-    )
-
-
-def build(
-    settings: RunSettings, prepared: Prepared, saved: Mapping[str, tuple[int, ...]] | None = None
-) -> tuple[AbstractEnergy, Any]:
-    """The model before training, and its objective; with the shapes of a `saved` model, a frame for its arrays."""
-    context = Context(
-        prepared.space, prepared.scales, jax.random.key(settings.seed), prepared.train, prepared.valid, saved
-    )
-    model = find(MODELS, settings.model.name, "model")
-    objective = find(OBJECTIVES, settings.objective.name, "objective")
-    return (
-        model.build(read_options(model, settings.model.options), context),
-        objective.build(read_options(objective, settings.objective.options), context),
-    )
-
-
-def train(
-    settings: RunSettings,
-    prepared: Prepared,
-    *,
-    checkpoint: Path | None = None,
-    checkpoint_seconds: float = 10.0,
-    resume: bool = False,
-    progress: bool = True,
-) -> Fit[AbstractEnergy]:
-    """Fit what the settings describe."""
-    model, objective = build(settings, prepared)
-    return fit(
-        model,
-        objective,
-        prepared.train,
-        valid=prepared.valid,
-        **settings.training.model_dump(),
-        checkpoint=checkpoint,
-        checkpoint_seconds=checkpoint_seconds,
-        resume=resume,
-        key=jax.random.key(settings.seed + 1),
-        progress=progress,
-    )
+#: What a run that was killed before its settings were written may have left.
+LEFTOVERS = ("data.safetensors", ".lock")
 
 
 @dataclass(frozen=True)
 class Run:
-    """A folder that holds a run."""
+    """A folder that holds a run; what several runs have in common (a comparison's) lies on their `shelf`."""
 
     path: Path
     settings: RunSettings
+    shelf: Path
 
     @property
     def checkpoint(self) -> Path:
         return self.path / "checkpoint.safetensors"
 
     @staticmethod
-    def create(path: Path, settings: RunSettings, prepared: Prepared) -> "Run":
+    def create(path: Path, settings: RunSettings, prepared: Prepared, shelf: Path | None = None) -> "Run":
         """A new folder with settings and data; refuses to touch anything that is already there."""
         require(
             not path.exists() or (path.is_dir() and not any(path.iterdir())),
             f"{path} already exists; choose another --out, or add --resume to continue that run",
         )
         path.mkdir(parents=True, exist_ok=True)
-        arrays = {"train": prepared.train, "valid": prepared.valid, "test": prepared.test}
+        arrays = {"train": prepared.train, "valid": prepared.valid, "test": prepared.test, "together": prepared.labels}
         save_arrays(path / "data.safetensors", arrays, {})
         # The settings come last: a folder with run.json is complete.
         write_atomically(path / "run.json", (settings.model_dump_json(indent=2) + "\n").encode())
-        return Run(path, settings)
+        return Run(path, settings, shelf or path)
+
+    @staticmethod
+    def create_or_resume(
+        path: Path, settings: RunSettings, prepared: Prepared, *, resume: bool, shelf: Path | None = None
+    ) -> "Run":
+        """The run in this folder if it is to be taken up again and has the same settings, or a new one."""
+        if resume and (path / "run.json").exists():
+            run = Run.open(path, shelf)
+            run.continue_with(settings)
+            return run
+        if resume and path.is_dir():
+            # A run killed before its settings were written has nothing worth keeping but the data it began to save.
+            names = {entry.name for entry in path.iterdir()}
+            require(
+                all(name in LEFTOVERS or name.endswith(".part") for name in names),
+                f"{path} holds no run to resume and is not empty; choose another --out",
+            )
+            for entry in path.iterdir():
+                entry.unlink()
+        return Run.create(path, settings, prepared, shelf)
 
     def discard(self) -> None:
         """Take back what `create` made, if nothing was learnt since: settings that were refused leave no folder."""
         if self.checkpoint.exists():
             return
-        for name in ("run.json", "data.safetensors"):
+        for name in ("run.json", "data.safetensors", "reference.safetensors"):
             (self.path / name).unlink(missing_ok=True)
         if not any(self.path.iterdir()):
             self.path.rmdir()
 
     @staticmethod
-    def open(path: Path) -> "Run":
+    def open(path: Path, shelf: Path | None = None) -> "Run":
         """A saved run."""
         path = Path(path)
         require(path.is_dir(), f"{path} is not a folder with a run; make one with: unnorm fit DATA --out {path}")
@@ -179,29 +111,12 @@ class Run:
             require(
                 isinstance(raw, dict) and raw.get("version") == VERSION,
                 f"{file} has version {raw.get('version') if isinstance(raw, dict) else '?'}, and this release reads "
-                f"version {VERSION}",
+                f"version {VERSION}; use the release that wrote it, or fit again",
             )
             settings = RunSettings.model_validate(raw)
         except (json.JSONDecodeError, UnicodeDecodeError, ValidationError) as error:
             raise InputError(f"{file} is damaged; restore it from a copy or fit again") from error
-        return Run(path, settings)
-
-    @cached_property
-    def prepared(self) -> Prepared:
-        """The rows of the run, as they were."""
-        arrays, _ = load_arrays(self.path / "data.safetensors")
-        standardiser = Standardiser.from_dict(self.settings.standardiser)
-        scales = Scales(dimension=len(self.settings.columns), **self.settings.scales)
-        return Prepared(
-            arrays["train"],
-            arrays["valid"],
-            arrays["test"],
-            self.settings.columns,
-            self.settings.source,
-            standardiser,
-            scales,
-            problem_named(self.settings.source),
-        )
+        return Run(path, settings, shelf or path)
 
     def continue_with(self, settings: RunSettings) -> None:
         """Refuse to resume with other settings than the run was started with."""
@@ -215,45 +130,144 @@ class Run:
             )
 
     @cached_property
+    def prepared(self) -> Prepared:
+        """The rows of the run, as they were."""
+        arrays, _ = load_arrays(self.path / "data.safetensors")
+        settings = self.settings
+        return Prepared(
+            arrays["train"],
+            arrays["valid"],
+            arrays["test"],
+            settings.columns,
+            settings.source,
+            Standardiser.from_dict(settings.standardiser),
+            Scales(dimension=len(settings.columns), **settings.scales),
+            problem_named(settings.source),
+            together=arrays["together"],
+            decimals=settings.decimals,
+            group=settings.group,
+            test_source=settings.test_source,
+            remarks=settings.remarks,
+            warnings=settings.warnings,
+        )
+
+    # ------------------------------------------------------------------------------------ what is made once and kept
+
+    def reference(self, *, progress: bool = False) -> Chosen | None:
+        """The density that the model starts from and how it was made, if it has one; fitted at the first call."""
+        file = self.shelf / "reference.safetensors"
+        if not file.exists():
+            chosen = fit_reference(self.settings, self.prepared, progress=progress)
+            if chosen is not None:
+                save_density(file, chosen.density, {"recipe": chosen.recipe.to_dict(), **self._of_data()})
+            return chosen
+        density, notes = load_density(file)
+        self._require_own(file, notes)
+        return Chosen(density, Recipe.from_dict(notes["recipe"]))
+
+    def baselines(self) -> References:
+        """What the model is compared with; fitted at the first call."""
+        file = self.shelf / "baselines.safetensors"
+        if not file.exists():
+            found = references_of(self.prepared, seed=self.settings.seed)
+            save_density(file, found.mixture, {"components": found.components, **self._of_data()})
+            return found
+        mixture, notes = load_density(file)
+        self._require_own(file, notes)
+        assert isinstance(mixture, GaussianMixture)
+        return references_from(mixture, notes["components"], self.prepared)
+
+    def _of_data(self) -> dict[str, Any]:
+        return {"data": self.settings.fingerprint}
+
+    def _require_own(self, file: Path, notes: Mapping[str, Any]) -> None:
+        require(
+            notes["data"] == self.settings.fingerprint,
+            f"{file} was made of other rows than those of {self.path}; delete it, and it is made again",
+        )
+
+    @cached_property
     def model(self) -> AbstractEnergy:
         """The trained model: the best weights of the checkpoint."""
-        template, _ = build(self.settings, self.prepared)
+        require(
+            self.checkpoint.exists(),
+            f"{self.path} has no model yet; go on with: unnorm fit ... --resume, then try again",
+        )
+        chosen = self.reference()
+        template, _ = build(self.settings, self.prepared, None if chosen is None else chosen.density)
         return best_model(template, self.checkpoint)
+
+    def assessment(self, *, seed: int | None = None, progress: bool = True) -> Assessment:
+        """What is known of the model on its own test rows; found out at the first call."""
+        seed = self.settings.seed if seed is None else seed
+        saved = self.saved_assessment(seed)
+        if saved is not None:
+            return saved
+        found = assess(self.model, self.prepared, references=self.baselines(), seed=seed, progress=progress)
+        arrays, notes = _as_arrays(found.sampled)
+        of = {"of": self.identity, "seed": seed}
+        save_arrays(self.path / "draws.safetensors", arrays, {**notes, **of})
+        self.write_json("assessment.json", {**of, **found.to_dict()})
+        return found
+
+    def saved_assessment(self, seed: int) -> Assessment | None:
+        """The assessment of this very model and data by this seed, if one was saved."""
+        file, of_draws = self.path / "assessment.json", self.path / "draws.safetensors"
+        if not (file.exists() and of_draws.exists()):
+            return None
+        content = self.read_json("assessment.json", f"delete it and run: unnorm evaluate {self.path}")
+        arrays, notes = load_arrays(of_draws)
+        own = {"of": self.identity, "seed": seed}
+        if any(found.get(name) != value for found in (content, notes) for name, value in own.items()):
+            return None
+        return Assessment.from_dict(content, _from_arrays(arrays, notes))
+
+    @property
+    def identity(self) -> str:
+        """A hash of the model and of the rows: what was found out about others does not count."""
+        digest = hashlib.sha256(self.checkpoint.read_bytes())
+        digest.update(self.settings.fingerprint.encode())
+        return digest.hexdigest()
+
+    # ---------------------------------------------------------------------------------------------------- small files
 
     def write_json(self, name: str, content: Any) -> None:
         """A small JSON file of the run, atomically."""
         write_atomically(self.path / name, (json.dumps(content, indent=2) + "\n").encode())
 
-    def save_assessment(self, content: dict[str, Any]) -> None:
-        """Keep an assessment together with a hash of the checkpoint it is about."""
-        self.write_json("assessment.json", {"checkpoint": self._checkpoint_hash(), **content})
-
-    def saved_assessment(self) -> dict[str, Any] | None:
-        """The assessment of this very checkpoint, if one was saved."""
-        file = self.path / "assessment.json"
-        if not file.exists():
-            return None
+    def read_json(self, name: str, advice: str) -> dict[str, Any]:
+        """What `write_json` wrote; what is not JSON is refused with the advice."""
         try:
-            content = json.loads(file.read_text())
+            return json.loads((self.path / name).read_text())
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"{file} is damaged; delete it and run: unnorm evaluate {self.path}") from error
-        return content if content.get("checkpoint") == self._checkpoint_hash() else None
+            raise InputError(f"{self.path / name} is damaged; {advice}") from error
 
     def record(self) -> tuple[dict[str, Any], tuple[str, ...], Outcome, float]:
         """The learning curves, events, outcome and seconds of training."""
         arrays, notes = load_arrays(self.checkpoint)
         history = {name.removeprefix("history/"): a for name, a in arrays.items() if name.startswith("history/")}
-        file = self.path / "outcome.json"
-        if not file.exists():
+        if not (self.path / "outcome.json").exists():
             step = int(arrays["state.step"])
             unfinished = Outcome(OutcomeCode.UNFINISHED, step, "training was interrupted", "Continue it with --resume.")
             return history, tuple(notes["events"]), unfinished, 0.0
-        saved = json.loads(file.read_text())
-        seconds = saved.pop("seconds")
-        return history, tuple(notes["events"]), Outcome.from_dict(saved), seconds
+        saved = self.read_json("outcome.json", "delete it and go on with --resume")
+        seconds, events = saved.pop("seconds"), saved.pop("events")
+        return history, tuple(events), Outcome.from_dict(saved), seconds
 
-    def _checkpoint_hash(self) -> str:
-        return hashlib.sha256(self.checkpoint.read_bytes()).hexdigest()
+
+def _as_arrays(sampled: Trace | Resampled) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Draws as an assessment makes them, as arrays and notes."""
+    if isinstance(sampled, Resampled):
+        notes = {"proposals": sampled.proposals, "effective": sampled.effective, "repeated": sampled.repeated}
+        return {"draws": sampled.draws}, {"kind": "independent", **notes}
+    arrays = {"draws": np.asarray(sampled.draws), "acceptance": np.asarray(sampled.acceptance)}
+    return arrays, {"kind": "chains", "divergences": sampled.divergences, "clipped": sampled.clipped}
+
+
+def _from_arrays(arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> Trace | Resampled:
+    if notes["kind"] == "independent":
+        return Resampled(arrays["draws"], notes["proposals"], notes["effective"], notes["repeated"])
+    return Trace(arrays["draws"], arrays["acceptance"], notes["divergences"], HMC(), notes["clipped"])
 
 
 def _short(value: Any) -> str:

@@ -41,6 +41,11 @@ class Resampled:
     repeated: int
 
     @property
+    def flat(self) -> Float[np.ndarray, "n ..."]:
+        """All draws along one axis."""
+        return self.draws
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What is wrong with these draws, in sentences; empty if nothing was seen."""
         if self.effective >= LEAST_SHARE:

@@ -1,0 +1,68 @@
+"""Fitted densities on disk: a spec, which says of what kind and size each part is, and its arrays.
+
+A spec is plain data. From it a frame is built, a density of zeros with the same structure, and the arrays are put into
+their places: nothing is fitted again and nothing is guessed, and loading runs no code.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+
+from unnorm.energies import KDE, AbstractNormalised, Blend, Gaussian, GaussianMixture, standard_gaussian
+from unnorm.errors import InputError
+from unnorm.training.checkpoint import load_arrays, restore, save_arrays, to_arrays
+
+
+def spec_of(density: AbstractNormalised) -> dict[str, Any]:
+    """Kind and sizes of a density, part by part.
+
+    >>> spec_of(standard_gaussian(3))
+    {'kind': 'gaussian', 'dimension': 3}
+    """
+    match density:
+        case Gaussian():
+            return {"kind": "gaussian", "dimension": len(density.mean)}
+        case GaussianMixture():
+            k, d = density.means.shape
+            return {"kind": "mixture", "components": k, "dimension": d}
+        case KDE():
+            n, d = density.centres.shape
+            return {
+                "kind": "kernel density", "centres": n, "dimension": d, "block": density.blocks.shape[2],
+                "shaped": density.shape is not None,
+            }  # fmt: skip
+        case Blend():
+            return {"kind": "blend", "parts": [spec_of(part) for part in density.parts]}
+    raise InputError(f"a {type(density).__name__} cannot be saved: it is none of Gaussian, mixture, KDE and blend")
+
+
+def frame_of(spec: Mapping[str, Any]) -> AbstractNormalised:
+    """A density of this kind and these sizes, for arrays to be put into."""
+    kind = spec["kind"]
+    if kind == "gaussian":
+        return standard_gaussian(spec["dimension"])
+    if kind == "mixture":
+        k, d = spec["components"], spec["dimension"]
+        return GaussianMixture(jnp.zeros(k), jnp.zeros((k, d)), jnp.zeros((k, d, d)))
+    if kind == "kernel density":
+        n, d = spec["centres"], spec["dimension"]
+        return KDE(jnp.zeros((n, d)), 1.0, shape=jnp.eye(d) if spec["shaped"] else None, block=spec["block"])
+    if kind == "blend":
+        parts = tuple(frame_of(part) for part in spec["parts"])
+        return Blend(parts, jnp.zeros(len(parts)))
+    raise InputError(f"no density of the kind {kind!r} is known to this release")
+
+
+def save_density(path: Path, density: AbstractNormalised, notes: Mapping[str, Any] | None = None) -> None:
+    """Write a density, atomically and with a checksum, and notes of one's own."""
+    save_arrays(path, to_arrays(density), {"spec": spec_of(density), "notes": dict(notes or {})})
+
+
+def load_density(path: Path) -> tuple[AbstractNormalised, dict[str, Any]]:
+    """The density that was saved, bit for bit, and the notes."""
+    arrays, notes = load_arrays(path)
+    if "spec" not in notes:
+        raise InputError(f"{path} holds no density")
+    return restore(frame_of(notes["spec"]), arrays, str(path)), notes["notes"]

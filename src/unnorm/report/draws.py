@@ -1,0 +1,98 @@
+"""Draws of a model and whether to trust them: what a report says and shows of chains, and of independent draws."""
+
+import numpy as np
+
+from unnorm.data.recorded import as_recorded
+from unnorm.evaluation import Marginals, marginals
+from unnorm.report import curves
+from unnorm.report.figures import Picture
+from unnorm.report.tables import Row, Table
+from unnorm.report.verdict import plural
+from unnorm.runs import Assessment, Prepared
+from unnorm.samplers import Resampled, Trace
+from unnorm.samplers.diagnostics import RHAT_LIMIT
+
+#: Draws that are compared with held-out rows.
+COMPARED = 2000
+
+
+def distances(prepared: Prepared, sampled: Trace | Resampled) -> Marginals | None:
+    """How far draws are from held-out rows column by column, in the data's own units and steps; None if they broke."""
+    flat = sampled.flat[np.isfinite(sampled.flat).all(axis=1)]
+    if len(flat) < 2 or len(prepared.test) < 2:
+        return None
+    spread = flat[np.linspace(0, len(flat) - 1, min(COMPARED, len(flat))).astype(int)]
+    drawn, test, train = (prepared.standardiser.to_raw(part) for part in (spread, prepared.test, prepared.train))
+    places = prepared.decimals or (None,) * len(prepared.columns)
+    # Rows were single numbers on the way: all three are put back on the grid they were recorded on.
+    return marginals(*(as_recorded(part, places) for part in (drawn, test, train[:COMPARED])))
+
+
+def tile(sampled: Trace | Resampled) -> tuple[str, str]:
+    """The one figure that tells most of the draws."""
+    if isinstance(sampled, Resampled):
+        return "Effective share of proposals", f"{sampled.effective:.0%}"
+    return "Worst R-hat of draws", f"{sampled.diagnostics.worst_rhat:.3f}"
+
+
+def words(sampled: Trace | Resampled) -> str:
+    """Where the draws come from, in sentences."""
+    if isinstance(sampled, Resampled):
+        return (
+            f"{plural(len(sampled.draws), 'independent draw')}, chosen by weight among "
+            f"{plural(sampled.proposals, 'proposal')} of the model's reference. Nothing has to mix: modes have the "
+            "weights that the model gives them."
+        )
+    said = (
+        f"{plural(sampled.draws.shape[0], 'chain')} of {plural(sampled.draws.shape[1], 'draw')} each by "
+        f"{type(sampled.sampler).__name__}, started at training rows."
+    )
+    if not sampled.diagnostics.worst_rhat <= RHAT_LIMIT:
+        said += (
+            " They have not mixed: where they stay in the mode they started in, the draws weigh modes as the data do, "
+            "whatever the model says. Judge the weights of modes by the density itself, not by these draws."
+        )
+    return said
+
+
+def table(assessment: Assessment, found: Marginals | None) -> Table:
+    """The figures by which draws are judged."""
+    sampled = assessment.sampled
+    rows = _of_weights(sampled) if isinstance(sampled, Resampled) else _of_chains(sampled)
+    rows.append(("MMD² to held-out rows", assessment.mmd.number(), "0 where the laws agree"))
+    if found is not None:
+        limit = f"worst column; {found.limit:.3f} between rows and rows, one time in a hundred"
+        rows.append(("Kolmogorov's distance", f"{found.worst:.3f}", limit))
+    return Table(("", "value", ""), tuple(Row(cells) for cells in rows), words=True)
+
+
+def _of_weights(sampled: Resampled) -> list[tuple[str, str, str]]:
+    return [
+        ("Proposals", f"{sampled.proposals:,}", f"for {plural(len(sampled.draws), 'draw')}"),
+        ("Effective share", f"{sampled.effective:.1%}", "(sum w)² / sum w² of the weights, over their number"),
+        ("Repeated draws", f"{sampled.repeated:,}", f"of {len(sampled.draws):,}"),
+    ]
+
+
+def _of_chains(trace: Trace) -> list[tuple[str, str, str]]:
+    found = trace.diagnostics
+    low, high = float(np.min(trace.acceptance)), float(np.max(trace.acceptance))
+    return [
+        ("Acceptance", f"{float(np.mean(trace.acceptance)):.3f}", f"{low:.3f} to {high:.3f} over chains"),
+        ("Divergences", f"{trace.divergences:,}", f"of {trace.draws.shape[0] * trace.draws.shape[1]:,} draws"),
+        ("R-hat", f"{found.worst_rhat:.3f}", "worst column"),
+        ("Effective draws, bulk", _whole(found.worst_ess_bulk), "worst column"),
+        ("Effective draws, tail", _whole(found.worst_ess_tail), "worst column"),
+    ]
+
+
+def pictures(prepared: Prepared, sampled: Trace | Resampled, found: Marginals | None) -> list[Picture]:
+    """What is shown of the draws."""
+    shown = [] if found is None else [curves.agreement(prepared, found)]
+    if isinstance(sampled, Trace):
+        shown += [curves.mixing(prepared, sampled), curves.traces(prepared, sampled)]
+    return shown
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}" if np.isfinite(value) else str(value)

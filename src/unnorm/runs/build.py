@@ -1,0 +1,65 @@
+"""From settings and rows to a model, its objective, and a fit of the one by the other."""
+
+from pathlib import Path
+
+import jax
+
+from unnorm.catalogue import MODELS, OBJECTIVES, Context, find, read_options
+from unnorm.energies import AbstractEnergy, AbstractNormalised
+from unnorm.energies.reference import Chosen
+from unnorm.objectives import AbstractObjective
+from unnorm.runs.prepare import Prepared
+from unnorm.runs.settings import RunSettings
+from unnorm.training import Fit, fit
+
+
+def _context(settings: RunSettings, prepared: Prepared, reference: AbstractNormalised | None = None) -> Context:
+    key = jax.random.key(settings.seed)
+    return Context(prepared.space, prepared.scales, key, prepared.train, prepared.valid, reference)
+
+
+def fit_reference(settings: RunSettings, prepared: Prepared, *, progress: bool) -> Chosen | None:
+    """The density that the model starts from, for a model that has one."""
+    entry = find(MODELS, settings.model.name, "model")
+    if entry.reference is None:
+        return None
+    return entry.reference(read_options(entry, settings.model.options), _context(settings, prepared), progress)
+
+
+def build(
+    settings: RunSettings, prepared: Prepared, reference: AbstractNormalised | None = None
+) -> tuple[AbstractEnergy, AbstractObjective]:
+    """The model before training, and its objective; a reference that is needed and not given is fitted."""
+    context = _context(settings, prepared, reference)
+    model = find(MODELS, settings.model.name, "model")
+    objective = find(OBJECTIVES, settings.objective.name, "objective")
+    return (
+        model.build(read_options(model, settings.model.options), context),
+        objective.build(read_options(objective, settings.objective.options), context),
+    )
+
+
+def train(
+    settings: RunSettings,
+    prepared: Prepared,
+    *,
+    reference: AbstractNormalised | None = None,
+    checkpoint: Path | None = None,
+    checkpoint_seconds: float = 10.0,
+    resume: bool = False,
+    progress: bool = True,
+) -> Fit[AbstractEnergy]:
+    """Fit what the settings describe."""
+    model, objective = build(settings, prepared, reference)
+    return fit(
+        model,
+        objective,
+        prepared.train,
+        valid=prepared.valid,
+        **settings.training.model_dump(),
+        checkpoint=checkpoint,
+        checkpoint_seconds=checkpoint_seconds,
+        resume=resume,
+        key=jax.random.key(settings.seed + 1),
+        progress=progress,
+    )

@@ -1,0 +1,111 @@
+"""What rows that were fitted are worth to a model that was fitted without them.
+
+A model knows its training rows: they seem likelier than rows it has not seen, and an outlier among them does not stand
+out. So the whole model is fitted again several times, each time without one share of the rows, which it then judges:
+reference (by the recipe that was chosen once), network and log Z. Copies of a row, and rows of one group, are left out
+together.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from unnorm.data.splits import folds
+from unnorm.energies.reference import Chosen
+from unnorm.errors import require
+from unnorm.estimate import Estimate
+from unnorm.evaluation import energies, log_partition
+from unnorm.files import alone
+from unnorm.progress import progress as progress_bar
+from unnorm.runs.assess import proposal_for, references_of
+from unnorm.runs.build import train
+from unnorm.runs.folder import Run
+from unnorm.runs.prepare import Prepared
+from unnorm.training.checkpoint import load_arrays, save_arrays
+
+#: Shares of the rows that are left out in turn.
+FOLDS = 5
+
+
+def _numbers(run: Run) -> np.ndarray:
+    """The fold of every training and then every validation row."""
+    return folds(run.prepared.labels, FOLDS, run.settings.seed)
+
+
+def _without(run: Run, fold: int) -> tuple[Prepared, np.ndarray]:
+    """The rows of a run without a fold, and the numbers of those left out.
+
+    Every fold leaves as many rows as the others, so that they share one compiled program.
+    """
+    prepared, number = run.prepared, _numbers(run)
+    n = len(prepared.train)
+    of_train, of_valid = number[:n], number[n:]
+    keep = n - int(np.bincount(of_train, minlength=FOLDS).max())
+    keep_valid = max(1, len(of_valid) - int(np.bincount(of_valid, minlength=FOLDS).max()))
+    train_rows = prepared.train[of_train != fold][:keep]
+    valid_rows = prepared.valid[of_valid != fold][:keep_valid]
+    return replace(prepared, train=train_rows, valid=valid_rows, together=None), np.flatnonzero(number == fold)
+
+
+def _judged(run: Run, fold: int, chosen: Chosen | None) -> tuple[np.ndarray, np.ndarray, Estimate]:
+    """The numbers of the rows of a fold, their unit-coordinate log densities but for log Z, and log Z."""
+    rest, rows = _without(run, fold)
+    key = jax.random.fold_in(jax.random.key(run.settings.seed), fold)
+    reference = None if chosen is None else chosen.recipe.fit(rest.train, key=key)
+    fitted = train(run.settings, rest, reference=reference, progress=False)
+    require(
+        fitted.outcome.ok,
+        f"the model diverged when it was fitted without share {fold + 1} of the rows, so that those rows cannot be "
+        "scored; fit with a smaller --rate",
+    )
+    proposal = proposal_for(fitted.model, rest, references_of(rest, seed=run.settings.seed))
+    log_z = log_partition(fitted.model, base=proposal, key=jax.random.fold_in(key, 1))
+    every = np.concatenate([run.prepared.train, run.prepared.valid])
+    return rows, -energies(fitted.model, every[rows]), log_z
+
+
+def log_densities_left_out(
+    run: Run, *, progress: bool = True
+) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"], tuple[str, ...]]:
+    """log p of every training and then every validation row in the data's own units, each by a model without it.
+
+    Also the errors of those numbers, and warnings. Each share is kept as soon as it is done.
+    """
+    count = len(run.prepared.labels)
+    values, errors, warnings = np.full(count, np.nan), np.full(count, np.nan), []
+    volume = run.prepared.standardiser.log_volume
+    with alone(run.path / ".lock", run.path), progress_bar("shares left out", FOLDS, show=progress) as advance:
+        chosen = run.reference()
+        for fold in range(FOLDS):
+            rows, found, log_z = _share(run, fold, chosen)
+            values[rows] = found - log_z.value - volume
+            errors[rows] = log_z.stderr
+            warnings += log_z.warnings
+            advance(1)
+    return values, errors, tuple(dict.fromkeys(warnings))
+
+
+def _share(run: Run, fold: int, chosen: Chosen | None) -> tuple[np.ndarray, np.ndarray, Estimate]:
+    """A fold, from its file if that is of this very run."""
+    file, own = run.path / f"left-out-{fold + 1}.safetensors", {"of": run.identity, "folds": FOLDS}
+    if file.exists():
+        arrays, notes = load_arrays(file)
+        if _is_own(notes, own):
+            return arrays["rows"], arrays["values"], Estimate.from_dict(notes["log_z"])
+    rows, values, log_z = _judged(run, fold, chosen)
+    save_arrays(file, {"rows": rows, "values": values}, {"log_z": log_z.to_dict(), **own})
+    return rows, values, log_z
+
+
+def _is_own(notes: Mapping, own: Mapping) -> bool:
+    return all(notes.get(name) == value for name, value in own.items())
+
+
+def places_of(run: Run, rows: Float[np.ndarray, "m d"]) -> np.ndarray:
+    """For each row (unit coordinates) the number of the training or validation row that it equals, or -1."""
+    every = np.concatenate([run.prepared.train, run.prepared.valid])
+    known = {row.tobytes(): i for i, row in reversed(list(enumerate(every + np.float32(0.0))))}
+    return np.array([known.get(row.tobytes(), -1) for row in np.asarray(rows, np.float32) + np.float32(0.0)])
