@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import jaxtyping
 import numpy as np
+import watching
 from beartype.door import is_bearable
 
 from unnorm import catalogue, energies, networks, noises, scores
@@ -34,7 +35,8 @@ CONTEXT = catalogue.Context(SPACE, noises.Scales(0.3, 1.0, 2), KEY, ROWS[:30], R
 
 
 def traced(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """The shapes of the result; nothing is compiled."""
+    """The shapes of the result; nothing is compiled. It is traced for two of everything, too (see `watching`)."""
+    watching.mapped(function, *args, **kwargs)
     return eqx.filter_eval_shape(function, *args, **kwargs)
 
 

@@ -2,8 +2,8 @@
 
 Run as a program: the hook must be there before the library is imported, and other tests are better off without it.
 Prints one JSON document: `exercised` names the pieces that ran, `false` says of the others which annotation is not
-true, `refusals` what became of calls that are wrong on purpose, and `untouched` lists public names of which nothing was
-called.
+true, `refusals` what became of calls that are wrong on purpose, `untouched` lists public names of which nothing was
+called, and `lapack` what was handed to LAPACK: by which pieces batches, and by which single matrices.
 """
 
 import importlib
@@ -18,6 +18,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jaxtyping
+import watching
 
 jaxtyping.install_import_hook("unnorm", "checking.checked")
 
@@ -96,18 +97,46 @@ def untouched() -> list[str]:
     return missing
 
 
+def lapack() -> dict[str, list[str]]:
+    """Calls of LAPACK that were traced, by piece, and those of a program that holds batches on purpose."""
+    own = set(watching.CALLS)
+    watching.begin("control")
+    square = jax.ShapeDtypeStruct((5, 2, 2), float)
+    jax.eval_shape(jax.jit(jax.vmap(jnp.linalg.cholesky)), square)
+    jax.eval_shape(jax.jit(jax.vmap(lambda a: jax.scipy.linalg.solve_triangular(a, a[0]))), square)
+    jax.eval_shape(lambda a: jax.lax.map(lambda a: jnp.linalg.eigh(jnp.stack([a, a])), a), square)
+    jax.eval_shape(jax.jit(jnp.linalg.qr), square)
+
+    def told(calls: set[tuple[str, str, int]], batch: bool) -> list[str]:
+        return sorted({f"{piece}: {name}" for piece, name, count in calls if (count > 1) == batch})
+
+    return {
+        "batched": told(own, True),
+        "single": told(own, False),
+        "control": told(watching.CALLS - own, True),
+    }
+
+
 def main() -> None:
+    watching.watch()
     # Of a list or a tuple one element is checked, drawn at random.
     random.seed(0)
     exercised, false = [], {}
     for group in GROUPS:
         for name, piece in group():
+            watching.begin(name)
             try:
                 piece()
                 exercised.append(name)
             except (jaxtyping.TypeCheckError, jaxtyping.AnnotationError) as error:
                 false[name] = str(error)
-    found = {"exercised": exercised, "false": false, "refusals": refusals(), "untouched": untouched()}
+    found = {
+        "exercised": exercised,
+        "false": false,
+        "refusals": refusals(),
+        "untouched": untouched(),
+        "lapack": lapack(),
+    }
     print(json.dumps(found, indent=1))
 
 

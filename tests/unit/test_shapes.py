@@ -11,6 +11,8 @@ from pathlib import Path
 
 from unnorm import catalogue
 
+#: What the sweep's own program hands to LAPACK in batches: by `vmap`, and with a leading axis, in a loop or not.
+CONTROL = ("cholesky", "eigh", "qr", "triangular_solve")
 SWEEP = Path(__file__).with_name("shapes_sweep.py")
 
 
@@ -39,3 +41,8 @@ def test_shapes_and_types_are_what_the_annotations_say(subtests):
     with subtests.test("what is wrong is refused"):
         assert len(sweep["refusals"]) == 9
         assert set(sweep["refusals"].values()) == {"TypeCheckError"}, sweep["refusals"]
+    with subtests.test("no batch of matrices is handed to LAPACK, which can hang"):
+        assert sweep["lapack"]["batched"] == []
+        # Some single matrices are, so that something was seen; and the control's batches are seen, each kind of them.
+        assert {call.split(": ")[1] for call in sweep["lapack"]["single"]} >= {"eigh", "lu"}
+        assert sweep["lapack"]["control"] == [f"control: {name}" for name in CONTROL]

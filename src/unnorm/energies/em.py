@@ -17,6 +17,7 @@ from unnorm.energies.gaussian import Gaussian, gaussian
 from unnorm.energies.kde import any_row
 from unnorm.energies.mixture import GaussianMixture
 from unnorm.errors import require
+from unnorm.small_matrices import cholesky, inverse_lower
 
 
 def fit_gaussian(data: Any, ridge: float = 1e-6) -> Gaussian:
@@ -39,9 +40,7 @@ def moment_gaussian(data: Float[Array, "n d"], widen: float = 1.0, ridge: float 
 def _packed(covariance: Float[Array, "d d"]) -> Float[Array, "d d"]:
     """The packed precision factor of a covariance."""
     # With rows and columns reversed, the inverse of a Cholesky factor is the factor of the inverse.
-    reversed_factor = jnp.linalg.cholesky(covariance[::-1, ::-1])
-    unit = jnp.eye(len(covariance), dtype=covariance.dtype)
-    lower = jax.scipy.linalg.solve_triangular(reversed_factor, unit, lower=True)[::-1, ::-1].T
+    lower = inverse_lower(cholesky(covariance[::-1, ::-1]))[::-1, ::-1].T
     return jnp.tril(lower, -1) + jnp.diag(jnp.log(jnp.diagonal(lower)))
 
 

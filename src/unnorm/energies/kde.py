@@ -5,10 +5,13 @@ import math
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.energies.base import AbstractNormalised, Scalar
 from unnorm.errors import require
+from unnorm.small_matrices import inverse_lower
 from unnorm.spaces import Real
 
 #: Centres looked at together.
@@ -27,6 +30,13 @@ def any_row(rows: Float[Array, "n d"], *, key: PRNGKeyArray) -> Float[Array, " d
     return rows[jax.random.bits(key, (), jnp.uint32) % len(rows)]
 
 
+def _whitening(shape: Float[Array, "d d"]) -> Float[Array, "d d"]:
+    """The inverse of a lower-triangular matrix, made once, in double precision where its numbers are known."""
+    if isinstance(shape, Tracer):
+        return inverse_lower(shape)
+    return jnp.asarray(np.tril(np.linalg.inv(np.tril(np.asarray(shape, np.float64)))), shape.dtype)
+
+
 class KDE(AbstractNormalised):
     """p(x) = (1/n) sum_i N(x; c_i, bandwidth^2 S), with S = I unless a `shape` is given.
 
@@ -43,6 +53,7 @@ class KDE(AbstractNormalised):
     centres: Float[Array, "n d"]
     middle: Float[Array, " d"]
     shape: Float[Array, "d d"] | None
+    whitening: Float[Array, "d d"] | None
     blocks: Float[Array, "count d+1 block"]
     bandwidth: Float[Array, ""]
     space: Real = eqx.field(static=True)
@@ -69,6 +80,7 @@ class KDE(AbstractNormalised):
         self.bandwidth = jnp.asarray(bandwidth, centres.dtype)
         self.middle = centres.mean(0)
         self.shape = shape
+        self.whitening = None if shape is None else _whitening(shape)
         self.space = Real((d,))
         scaled = jax.vmap(self._scaled)(centres)
         # Log kernel up to a term of y alone: c.y - |c|^2/2 = (c, -|c|^2/2).(y, 1), one product and no pass to add the
@@ -80,7 +92,7 @@ class KDE(AbstractNormalised):
 
     def _scaled(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
         offset = (x - self.middle) / self.bandwidth
-        return offset if self.shape is None else jax.scipy.linalg.solve_triangular(self.shape, offset, lower=True)
+        return offset if self.whitening is None else self.whitening @ offset
 
     def _log_constant(self) -> Scalar:
         d = self.centres.shape[1]

@@ -22,6 +22,7 @@ from unnorm.errors import InputError, require
 from unnorm.evaluation.counts import whole_numbers
 from unnorm.evaluation.tables import table_of
 from unnorm.scores import AbstractScore, AbstractSecondOrder, DenoisingPosterior, EnergyScore, FromScore, as_score
+from unnorm.small_matrices import orthonormal, symmetric_eigen
 from unnorm.spaces import Real
 from unnorm.values import require_positive
 
@@ -72,13 +73,13 @@ def leading_directions(
         return jax.vmap(lambda v: posterior.apply(noisy, v.reshape(noisy.shape)).reshape(-1), 1, 1)(vectors)
 
     def sharpen(_, basis):
-        return jnp.linalg.qr(apply(basis))[0]
+        return orthonormal(apply(basis))
 
-    start = jnp.linalg.qr(jax.random.normal(key, (size, block), noisy.dtype))[0]
+    start = orthonormal(jax.random.normal(key, (size, block), noisy.dtype))
     basis = jax.lax.fori_loop(0, iterations, sharpen, start)
     image = apply(basis)
     small = basis.T @ image
-    values, rotation = jnp.linalg.eigh((small + small.T) / 2)
+    values, rotation = symmetric_eigen((small + small.T) / 2)
     values, rotation = values[::-1][:count], rotation[:, ::-1][:, :count]
     vectors = basis @ rotation
     residuals = jnp.linalg.norm(image @ rotation - vectors * values, axis=0) / posterior.sigma**2

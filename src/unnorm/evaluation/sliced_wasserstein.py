@@ -8,11 +8,9 @@ import math
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int, PRNGKeyArray
 
-from unnorm.compiling import compiled
 from unnorm.errors import require
 from unnorm.estimate import Estimate
 from unnorm.evaluation.counts import whole_numbers
@@ -49,11 +47,12 @@ def _potentials(own: Float[np.ndarray, "k n"], gradient: Float[np.ndarray, "k n"
     return values - values.mean(axis=1, keepdims=True)
 
 
-@compiled
-def _frames(frames: int, dimension: int, key: PRNGKeyArray) -> Float[Array, "frames d d"]:
+def _frames(frames: int, dimension: int, key: PRNGKeyArray) -> Float[np.ndarray, "frames d d"]:
     """Orthonormal frames, uniform over all: Q of a Gaussian matrix, its signs mended."""
-    q, r = jnp.linalg.qr(jax.random.normal(key, (frames, dimension, dimension)))
-    return q * jnp.sign(jnp.diagonal(r, axis1=1, axis2=2))[:, None, :]
+    normal = np.asarray(jax.random.normal(key, (frames, dimension, dimension)), np.float64)
+    # By NumPy: a compiled program must not hold a batch of them (see `small_matrices`).
+    q, r = np.linalg.qr(normal)
+    return q * np.sign(np.diagonal(r, axis1=1, axis2=2))[:, None, :]
 
 
 def _slices(x: np.ndarray, y: np.ndarray, joint: Coupling, directions: np.ndarray):
@@ -98,7 +97,7 @@ def sliced_wasserstein(x: Any, y: Any, *, frames: int | None = None, key: PRNGKe
     require(frames >= 1, f"at least one frame is needed, not {frames}")
     require(n * m < 2**52, f"{n} and {m} points are too many to couple")
     run, split = jax.random.split(key)
-    directions = np.asarray(_frames(frames, d, run), np.float64).transpose(0, 2, 1).reshape(-1, d)
+    directions = _frames(frames, d, run).transpose(0, 2, 1).reshape(-1, d)
     joint, whole = coupling(n, m), np.vstack([x, y])
     halves = whole[np.asarray(jax.random.permutation(split, n + m))]
     half = (n + m) // 2

@@ -24,6 +24,7 @@ from unnorm.estimate import Estimate
 from unnorm.evaluation.efficiency import ScoreMatchingEfficiency, score_matching_efficiency
 from unnorm.experiments.base import Claim, Experiment, Job, Result, Row, exact
 from unnorm.objectives import SM, SSM, SSMVR, AbstractObjective, GaussianSlices, RademacherSlices, SphereSlices
+from unnorm.small_matrices import solve
 from unnorm.spaces import Real
 
 SLICES = {"Rademacher": RademacherSlices(), "Gaussian": GaussianSlices(), "sphere": SphereSlices()}
@@ -74,7 +75,7 @@ def _fits(objective: AbstractObjective, theta: Array, free: Array, root: Array, 
         hessian = jnp.array([[right + left - 2 * at, mixed], [mixed, up + down - 2 * at]])
         # A parameter that is not free stays where it is.
         hessian = jnp.where(jnp.outer(free, free), hessian, jnp.eye(2))
-        return -jnp.linalg.solve(hessian, jnp.where(free, gradient, 0.0))
+        return -solve(hessian, jnp.where(free, gradient, 0.0))
 
     return jax.lax.map(one, keys, batch_size=20)
 

@@ -28,6 +28,7 @@ from unnorm.objectives.kernel_curvature import Curvature, approximate_traces, sa
 from unnorm.objectives.propagation import ApproximateBP, CurvaturePropagation
 from unnorm.objectives.score_matching import SM, SSM, SSMVR
 from unnorm.objectives.slices import AbstractSlices
+from unnorm.small_matrices import solve_positive
 
 #: Rows whose gradients are held at once when a whole data set is gone through.
 BLOCK = 100
@@ -53,7 +54,7 @@ class Quadratic(NamedTuple):
     def solve(self, ridge: Scalar | float) -> Float[Array, " l"]:
         """-(G + ridge I)^-1 b, the minimum of the loss with ridge |alpha|^2 / 2 added."""
         matrix = self.matrix + ridge * jnp.eye(len(self.vector), dtype=self.vector.dtype)
-        return -jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix), self.vector)
+        return -solve_positive(matrix, self.vector)
 
 
 #: F, r, c and e of one point, and of every point of a batch.

@@ -26,6 +26,7 @@ from unnorm.estimate import Estimate, mean_estimate
 from unnorm.noises.base import Level
 from unnorm.samplers.base import AbstractSampler, Info
 from unnorm.scores import AbstractScore, GaussianDenoiser, as_score
+from unnorm.small_matrices import symmetric_eigen
 from unnorm.values import positive
 
 Score = Callable[[Point], Point]
@@ -85,7 +86,7 @@ class FullCovariance(AbstractCovariance):
         _, derivative = jax.linearize(score, noisy)
         basis = jnp.eye(noisy.size, dtype=noisy.dtype)
         slopes = jax.vmap(lambda v: derivative(v.reshape(noisy.shape)).reshape(-1))(basis)
-        values, vectors = jnp.linalg.eigh(basis + 0.5 * variance * (slopes + slopes.T))
+        values, vectors = symmetric_eigen(basis + 0.5 * variance * (slopes + slopes.T))
         low = values < self.floor
         scales = jnp.sqrt(variance * jnp.where(low, self.floor, values))
         white = jax.random.normal(key, (noisy.size,), noisy.dtype)

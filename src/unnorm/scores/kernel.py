@@ -13,6 +13,7 @@ from unnorm.energies.base import Scalar
 from unnorm.errors import require
 from unnorm.noises.base import Level
 from unnorm.scores.base import AbstractScore
+from unnorm.small_matrices import solve, symmetric_eigen
 
 Samples = Float[Array, "n d"]
 
@@ -89,7 +90,7 @@ def stein_score(samples: Samples, ridge: float = 1.0, width: Scalar | float | No
     """
     require(ridge > 0, f"the ridge of a Stein estimator must be positive, not {ridge}")
     kernel, slopes = _kernel_and_slopes(samples, _checked(median_width(samples) if width is None else width))
-    return -jnp.linalg.solve(kernel + ridge * jnp.eye(len(samples), dtype=samples.dtype), slopes)
+    return -solve(kernel + ridge * jnp.eye(len(samples), dtype=samples.dtype), slopes)
 
 
 class SpectralScore(AbstractScore):
@@ -115,7 +116,7 @@ class SpectralScore(AbstractScore):
         self.samples = samples
         self.width = jnp.asarray(_checked(median_width(samples) if width is None else width), samples.dtype)
         kernel, slopes = _kernel_and_slopes(samples, self.width)
-        values, vectors = jnp.linalg.eigh(kernel)
+        values, vectors = symmetric_eigen(kernel)
         values, vectors = values[::-1], vectors[:, ::-1]
         # The first is kept even when it alone exceeds the share.
         kept = (jnp.cumsum(values) < share * jnp.sum(values)).at[0].set(True)

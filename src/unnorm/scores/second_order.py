@@ -20,6 +20,7 @@ from unnorm.errors import require
 from unnorm.networks import MLP
 from unnorm.noises.base import Level
 from unnorm.scores.base import AbstractScore, as_score
+from unnorm.small_matrices import symmetric_eigen
 
 
 class FreeScore(AbstractScore):
@@ -210,7 +211,7 @@ class DenoisingPosterior(eqx.Module):
         A learnt s2 can have a covariance that is none; its negative eigenvalues are taken as 0 and counted.
         """
         covariance = self.covariance(noisy)
-        values, vectors = jnp.linalg.eigh((covariance + covariance.T) / 2)
+        values, vectors = symmetric_eigen((covariance + covariance.T) / 2)
         white = jax.random.normal(key, (noisy.size,), noisy.dtype)
         step = vectors @ (jnp.sqrt(jnp.maximum(values, 0)) * white)
         return self.mean(noisy) + step.reshape(noisy.shape), jnp.sum(values < 0).astype(float)

@@ -18,6 +18,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
@@ -138,8 +139,8 @@ class ScoreMatchingEfficiency(eqx.Module):
 def _sandwich(curvature: Matrix, middle: Matrix) -> Matrix:
     curvature = 0.5 * (curvature + curvature.T)
     require_identified(curvature)
-    left = jnp.linalg.solve(curvature, middle)
-    return jnp.linalg.solve(curvature, left.T)
+    left = np.linalg.solve(curvature, middle)
+    return jnp.asarray(np.linalg.solve(curvature, left.T))
 
 
 def _resolve(model: AbstractEnergy | LogDensity, theta: Any) -> tuple[LogDensity, Array]:
