@@ -14,7 +14,8 @@ import numpy as np
 import unnorm as un
 from benchmarks.harness import Bar, Report, Side, compare, skipped, torch_is_missing
 from unnorm.training.loop import _recipe
-from unnorm.training.state import cosine, run_steps, start
+from unnorm.training.optimisers import cosine
+from unnorm.training.state import run_steps, start
 
 ROWS, DIMENSION, WIDTH, BLOCKS, BATCH, NOISE, RATE = 10_000, 20, 128, 4, 256, 0.1, 1e-3
 #: The peer has no cost per call, so fewer steps of it tell as much.

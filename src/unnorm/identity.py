@@ -49,6 +49,8 @@ def _pieces(value: Any, within: tuple[int, ...]):
         parts = [inspect.unwrap(value)]
     elif is_dataclass(value) and not isinstance(value, type):
         parts = [part for field in fields(value) for part in (field.name, getattr(value, field.name, None))]
+    elif type(value).__repr__ is object.__repr__:  # which says where it lies, and nothing of what it holds
+        parts = [part for name in sorted(getattr(value, "__dict__", {})) for part in (name, vars(value)[name])]
     else:
         yield _ADDRESS.sub("", repr(value)).encode()
         return

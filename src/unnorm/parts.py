@@ -35,8 +35,8 @@ def held(tree: T) -> T:
 def trainable(model: Any) -> Any:
     """True at what is learnt, in a tree shaped like the model: its real arrays but for what modules in it call fixed.
 
-    A filter as those of equinox: `equinox.partition(model, trainable(model))`. Weights are decayed, clipped or counted
-    by it, and an optimiser for some of them (`optax.masked`) begins from it.
+    A filter as those of equinox: `equinox.partition(model, trainable(model))`. What it
+    leaves out is not in the weights that an optimiser sees.
 
     >>> import unnorm as un
     >>> model = un.energies.tilt(un.energies.standard_gaussian(2), key=jax.random.key(0))

@@ -28,7 +28,7 @@ from unnorm.noises import (
 from unnorm.noises import Gaussian as Local
 from unnorm.objectives import CNCE, DSM, PCD
 from unnorm.samplers import MALA, Langevin
-from unnorm.training import fit_repeats
+from unnorm.training import cosine, fit_repeats
 
 pytestmark = pytest.mark.optimised
 
@@ -108,10 +108,8 @@ def fitted_mixture(objective) -> tuple[np.ndarray, np.ndarray]:
     data = truth.samples(REPEATS * 500, key=jax.random.key(2)).reshape(REPEATS, 500, 2)
     start = gaussian_mixture([0.5, 0.5], 0.9 * MODES + 0.1, 1.1 * SPREAD)
     # A large epsilon: Adam's usual one would turn gradients that vanish to rounding into steps of full size.
-    optimiser = optax.scale_by_adam(eps=1e-4)
-    fits = fit_repeats(
-        start, objective, data, steps=500, batch=100, rate=0.03, optimiser=optimiser, key=jax.random.key(3)
-    )
+    optimiser = optax.adam(lambda step: 0.03 * cosine(step / 500), eps=1e-4)
+    fits = fit_repeats(start, objective, data, steps=500, batch=100, optimiser=optimiser, key=jax.random.key(3))
     variances = jax.vmap(jax.vmap(lambda part: jnp.diagonal(part.covariance)))(fits.components)
     others = [fits.components.mean.reshape(REPEATS, -1), variances.reshape(REPEATS, -1)]
     return np.asarray(jax.nn.softmax(fits.logits, axis=1)[:, 0]), np.concatenate(others, axis=1)

@@ -7,7 +7,7 @@ sees nothing leaves the weight at 0.5: an error of 0.2. Every method learns from
 steps. Denoising learns the noisy density, whose weights are the same.
 """
 
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from unnorm.energies import gaussian_mixture
 from unnorm.experiments.base import Claim, Experiment, Job, Result, Row, over_seeds
 from unnorm.noises import Gaussian, Jumps, MomentGaussian
 from unnorm.objectives import CNCE, DSM, NCE, SM, SSM, AbstractObjective, EnergyDiscrepancy
-from unnorm.training import fit_repeats
+from unnorm.training import cosine, fit_repeats
 
 WEIGHT = 0.3
 DISTANCES = (2.0, 4.0, 6.0, 8.0, 12.0)
@@ -37,8 +37,12 @@ OBJECTIVES: dict[str, AbstractObjective] = {
 }
 LOCAL = ("SM", "SSM", "DSM, noise 0.3", "CNCE local", "ED, t = 0.5")
 FAR = ("CNCE mix", "NCE")
-# A large epsilon: Adam's usual one would turn gradients that vanish to rounding into steps of full size.
-ADAM = optax.scale_by_adam(eps=1e-4)
+
+
+@lru_cache
+def _adam(steps: int) -> optax.GradientTransformation:
+    """With a large epsilon: Adam's usual one would turn gradients that vanish to rounding into steps of full size."""
+    return optax.adam(lambda step: 0.02 * cosine(jnp.asarray(step) / steps), eps=1e-4)
 
 
 def _errors(name: str, distance: float, repeats: int, steps: int, seed: int) -> dict[str, Any]:
@@ -48,7 +52,7 @@ def _errors(name: str, distance: float, repeats: int, steps: int, seed: int) -> 
     truth = gaussian_mixture([WEIGHT, 1 - WEIGHT], means, 1.0)
     data = truth.samples(repeats * 1000, key=data_key).reshape(repeats, 1000, 1)
     start = gaussian_mixture([0.5, 0.5], means + 0.1, 1.1)
-    fits = fit_repeats(start, OBJECTIVES[name], data, steps=steps, batch=128, rate=0.02, optimiser=ADAM, key=run_key)
+    fits = fit_repeats(start, OBJECTIVES[name], data, steps=steps, batch=128, optimiser=_adam(steps), key=run_key)
     weights = jax.nn.softmax(fits.logits, axis=1)
     # Modes may change places; the one further left is the first.
     left = jnp.argmin(fits.components.mean[:, :, 0], axis=1)

@@ -47,7 +47,7 @@ from unnorm.objectives import (
     finalise,
 )
 from unnorm.objectives.score_matching import score_field, value_and_divergence
-from unnorm.training import constant, fit
+from unnorm.training import fit
 
 GRID = (0.02, 0.04, 0.06, 0.08, 0.10, 0.12, 0.14, 0.16, 0.20, 0.24, 0.28, 0.32, 0.40, 0.48, 0.56, 0.64, 1.28)
 QUICK_GRID = (0.08, 0.16, 0.28)
@@ -108,7 +108,7 @@ def _settings(job: Job) -> dict[str, Any]:
 @lru_cache
 def _clipped_adam() -> optax.GradientTransformation:
     """One value for all runs, so that they share their compiled programs."""
-    return optax.chain(optax.clip_by_global_norm(100.0), optax.scale_by_adam())
+    return optax.chain(optax.clip_by_global_norm(100.0), optax.adam(1e-2))
 
 
 def _one(data: UCISplit, loss: AbstractObjective, settings: dict[str, Any], seed: int) -> dict[str, Any]:
@@ -118,9 +118,9 @@ def _one(data: UCISplit, loss: AbstractObjective, settings: dict[str, Any], seed
     steps = settings["steps"]
     judge = FittedKernelFamily(loss, jax.random.permutation(looks, jnp.asarray(data.train))[:JUDGED_BY])
     fitted = fit(
-        model, KernelFamily(loss), data.train, valid=data.valid, judge=judge, steps=steps, batch=BATCH, rate=1e-2,
-        average=0.0, schedule=constant, optimiser=_clipped_adam(), evaluations=steps // EVERY,
-        patience=200 // EVERY, key=trains, progress=False,
+        model, KernelFamily(loss), data.train, valid=data.valid, judge=judge, steps=steps, batch=BATCH,
+        average=0.0, optimiser=_clipped_adam(), evaluations=steps // EVERY, patience=200 // EVERY, key=trains,
+        progress=False,
     )  # fmt: skip
     done = finalise(fitted.model, loss, data.train, data.valid, key=ends)
     valid, test = (np.asarray(sm_losses(done, jnp.asarray(rows))) for rows in (data.valid, data.test))

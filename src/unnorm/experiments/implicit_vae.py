@@ -42,7 +42,7 @@ from unnorm.networks.autoencoder import gaussian_autoencoder, implicit_autoencod
 from unnorm.objectives import ELBO, WAE, AbstractObjective, ImplicitVAE
 from unnorm.objectives.implicit import KernelVAE, KernelWAE, spectral, stein
 from unnorm.scores.kernel import stein_score
-from unnorm.training import Fit, constant, fit
+from unnorm.training import Fit, fit
 
 LATENT = 8
 RATE = 1e-3
@@ -171,7 +171,7 @@ def _digits(size: Size, seed: int) -> Digits:
 @lru_cache
 def rmsprop() -> optax.GradientTransformation:
     """The source's optimiser. Cached, so that two runs share one compiled program."""
-    return optax.scale_by_rms(decay=0.99, eps=1e-8, eps_in_sqrt=False)
+    return optax.rmsprop(RATE, decay=0.99, eps=1e-8, eps_in_sqrt=False)
 
 
 def _train(
@@ -180,8 +180,8 @@ def _train(
     begin, run = jax.random.split(key)
     model = make(digits.train.shape[1], LATENT, width=size.width, key=begin)
     return fit(
-        model, Binarised(objective), digits.train, steps=size.steps, batch=128, rate=RATE, schedule=constant,
-        optimiser=rmsprop(), evaluations=10, key=run, progress=False,
+        model, Binarised(objective), digits.train, steps=size.steps, batch=128, optimiser=rmsprop(),
+        evaluations=10, key=run, progress=False,
     )  # fmt: skip
 
 

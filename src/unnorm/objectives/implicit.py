@@ -71,12 +71,12 @@ def _reconstruction(decoder: Any, xs: Array, zs: Codes) -> Scalar:
 
 
 @lru_cache
-def two_rates(factor: float = 10.0) -> optax.GradientTransformation:
+def two_rates(rate: optax.ScalarOrSchedule = 1e-3, factor: float = 10.0) -> optax.GradientTransformation:
     """Adam for `fit(optimiser=...)` that moves h `factor` times as fast as the autoencoder.
 
     The encoder runs from where h says the codes are dense, and h follows the codes: when both move alike under Adam
-    they circle each other, and with h much faster they settle. On digits `optax.scale_by_rms(0.99)` with the schedule
-    `constant` and one rate for both did better (`unnorm reproduce implicit-vae`). Cached, so that two runs share one
+    they circle each other, and with h much faster they settle. On digits RMSProp with one constant
+    rate for both did better (`unnorm reproduce implicit-vae`). Cached, so that two runs share one
     compiled program.
     """
     require_positive(factor, "a ratio of rates")
@@ -86,7 +86,7 @@ def two_rates(factor: float = 10.0) -> optax.GradientTransformation:
             updates.encoder, updates.decoder, jax.tree.map(lambda move: factor * move, updates.score)
         )
 
-    return optax.chain(optax.scale_by_adam(), optax.stateless(faster))
+    return optax.chain(optax.scale_by_adam(), optax.stateless(faster), optax.scale_by_learning_rate(rate))
 
 
 #: Kernel estimators and the ELBO need no network for the score; a model may have one all the same.

@@ -4,6 +4,6 @@ from unnorm.parts import trainable as trainable
 from unnorm.training.checkpoint import best_model as best_model
 from unnorm.training.loop import Fit as Fit
 from unnorm.training.loop import fit as fit
+from unnorm.training.optimisers import constant as constant
+from unnorm.training.optimisers import cosine as cosine
 from unnorm.training.repeats import fit_repeats as fit_repeats
-from unnorm.training.state import constant as constant
-from unnorm.training.state import cosine as cosine

@@ -26,15 +26,13 @@ from unnorm.objectives.base import remarks_of
 from unnorm.objectives.checks import require_kind
 from unnorm.progress import progress as progress_bar
 from unnorm.training import checkpoint as checkpoints
+from unnorm.training.optimisers import Schedule, adam, rates, require_descent
 from unnorm.training.points import checked_points
 from unnorm.training.state import (
     Judge,
     Recipe,
-    Schedule,
     TrainState,
-    adam,
     all_finite,
-    cosine,
     held_out_loss,
     run_steps,
     split,
@@ -45,6 +43,8 @@ Model = TypeVar("Model", bound=eqx.Module)
 
 #: How often a diverged run is rolled back, at half the rate each time, before it is given up.
 MAX_RETRIES = 5
+#: The learning rate of the default optimiser.
+USUAL_RATE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -60,19 +60,20 @@ class Fit(Generic[Model]):
 
 
 def _recipe(
-    model: Any, objective: AbstractObjective, batch: int, steps: int, rate: float, average: float,
-    schedule: Schedule, optimiser: optax.GradientTransformation | None,
+    model: Any, objective: AbstractObjective, batch: int, steps: int, rate: float | None, average: float,
+    schedule: Schedule | None, optimiser: optax.GradientTransformation | None,
 ) -> Recipe:  # fmt: skip
     require(steps >= 1, f"training needs at least one step, not {steps}")
     require(batch >= 1, f"a batch needs at least one row, not {batch}")
-    require(0 < rate < math.inf, f"the learning rate must be positive and finite, not {rate}")
     require(0 <= average < 1, f"the averaging decay lies in [0, 1), not {average}")
     weights, skeleton = split(model)
     require(len(jax.tree.leaves(weights)) > 0, f"{type(model).__name__} has no parameters, so nothing to learn")
     require_kind(objective, AbstractObjective, "a model is trained by an objective such as objectives.SSM(), not by {}")
+    if optimiser is not None:
+        require_descent(optimiser, weights)
     return Recipe(
         skeleton, objective, adam() if optimiser is None else optimiser, schedule, batch,
-        jnp.asarray(rate, float), jnp.asarray(steps, jnp.int32), jnp.asarray(average, float),
+        None if rate is None else jnp.asarray(rate, float), jnp.asarray(steps, jnp.int32), jnp.asarray(average, float),
     )  # fmt: skip
 
 
@@ -114,10 +115,9 @@ class _Run:
         assert self.path is not None
         arrays, notes = checkpoints.load_arrays(self.path)
         saved = {name.removeprefix("state"): a for name, a in arrays.items() if name.startswith("state")}
+        advice = "give the settings it was made with"
+        require_same(self.arguments, notes.get("arguments", {}), f"{self.path} holds a run", advice)
         self.state = self.good = checkpoints.restore(self.state, saved, str(self.path))
-        require_same(
-            self.arguments, notes["arguments"], f"{self.path} holds a run", "give the settings it was made with"
-        )
         self.history = {name: list(arrays[f"history/{name}"]) for name in self.history}
         self.events = list(notes["events"])
         return bool(notes["finished"])
@@ -186,9 +186,9 @@ def fit(
     valid: Any = None,
     steps: int = 5000,
     batch: int = 256,
-    rate: float = 1e-3,
+    rate: float | None = None,
     average: float = 0.999,
-    schedule: Schedule = cosine,
+    schedule: Schedule | None = None,
     optimiser: optax.GradientTransformation | None = None,
     evaluations: int = 50,
     patience: int | None = None,
@@ -210,9 +210,10 @@ def fit(
     the same bits an undisturbed run ends with; arguments other than the run began with are refused, but for more
     steps, evaluations or patience.
 
-    `average` is the decay of the exponential moving average of the weights (0 turns it off), `schedule` maps the share
-    of steps done to a factor on `rate`, `optimiser` is any optax transformation without a rate of its own (default
-    Adam).
+    `average` is the decay of the exponential moving average of the weights (0 turns it off). Without an `optimiser` it
+    is Adam at a `rate` (default 0.001) times `schedule`, which maps the share of steps done to a factor (default
+    `training.cosine`). An `optimiser` is any of optax's, such as `optax.adamw(1e-3)`, with its own rate and schedule;
+    after a roll-back its updates are halved. Runs with one and the same optimiser share their compiled programs.
 
     >>> import jax, unnorm as un
     >>> points = jax.random.normal(jax.random.key(0), (500, 2))
@@ -237,6 +238,7 @@ def fit(
     require(
         judge is None or judge.comparable, f"{type(judge).__name__} cannot judge: its value does not tell models apart"
     )
+    rate, schedule = rates(rate, schedule, optimiser, USUAL_RATE)
     recipe = _recipe(model, objective, batch, steps, rate, average, schedule, optimiser)
     # Steps, evaluations and patience may be others when a run is taken up again: that is how one is prolonged.
     arguments = {

@@ -12,10 +12,14 @@ from unnorm.compiling import compiled
 from unnorm.errors import require
 from unnorm.objectives import AbstractObjective
 from unnorm.training.loop import _recipe
+from unnorm.training.optimisers import Schedule, rates
 from unnorm.training.points import require_shape
-from unnorm.training.state import Schedule, cosine, many_steps, start
+from unnorm.training.state import many_steps, start
 
 Model = TypeVar("Model", bound=eqx.Module)
+
+#: The learning rate of the default optimiser, for the small models that are fitted many times.
+USUAL_RATE = 1e-2
 
 
 def fit_repeats(
@@ -25,13 +29,15 @@ def fit_repeats(
     *,
     steps: int = 2000,
     batch: int = 256,
-    rate: float = 1e-2,
+    rate: float | None = None,
     average: float = 0.99,
-    schedule: Schedule = cosine,
+    schedule: Schedule | None = None,
     optimiser: optax.GradientTransformation | None = None,
     key: PRNGKeyArray,
 ) -> Model:
     """The same model fitted to each of several data sets; every array of the result has a leading axis of repeats.
+
+    The options are those of `fit`, but that Adam's rate is 0.01 if none is given, and the average's decay 0.99.
 
     >>> import jax, unnorm as un
     >>> data = jax.random.normal(jax.random.key(0), (3, 100, 2))
@@ -49,6 +55,7 @@ def fit_repeats(
         data.ndim >= 3, f"repeats are data sets along the first axis, and shape {data.shape} has no room for points"
     )
     require_shape(model, data.shape[2:], "training")
+    rate, schedule = rates(rate, schedule, optimiser, USUAL_RATE)
     recipe = _recipe(model, objective, min(batch, data.shape[1]), steps, rate, average, schedule, optimiser)
 
     @compiled

@@ -1,7 +1,5 @@
 """Everything a training run is at one moment, and the step that moves it on."""
 
-from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import equinox as eqx
@@ -14,11 +12,10 @@ from unnorm.compiling import compiled
 from unnorm.devices import split_over_devices
 from unnorm.objectives import AbstractObjective
 from unnorm.parts import trainable
+from unnorm.training.optimisers import Schedule, stepped
 
 #: Held-out rows looked at per evaluation, in batches: enough to tell better from worse, few enough to do often.
 HELD_OUT_BATCHES = 10
-
-Schedule = Callable[[Float[Array, ""]], Float[Array, ""]]
 
 
 class TrainState(eqx.Module):
@@ -42,32 +39,16 @@ class TrainState(eqx.Module):
 
 
 class Recipe(eqx.Module):
-    """What does not change during a run."""
+    """What does not change during a run. Without rate and schedule, the optimiser has its own."""
 
     skeleton: Any
     objective: AbstractObjective
     optimiser: optax.GradientTransformation = eqx.field(static=True)
-    schedule: Schedule = eqx.field(static=True)
+    schedule: Schedule | None = eqx.field(static=True)
     batch: int = eqx.field(static=True)
-    rate: Float[Array, ""]
+    rate: Float[Array, ""] | None
     steps: Int[Array, ""]
     averaging: Float[Array, ""]
-
-
-def cosine(done: Float[Array, ""]) -> Float[Array, ""]:
-    """The learning rate's factor after a share `done` of the steps: up over 2%, then down along a cosine to 0."""
-    return jnp.minimum(1.0, (done + 1e-4) / 0.02) * 0.5 * (1 + jnp.cos(jnp.pi * jnp.clip(done, 0, 1)))
-
-
-def constant(done: Float[Array, ""]) -> Float[Array, ""]:
-    """The same learning rate throughout."""
-    return jnp.ones_like(done)
-
-
-@lru_cache
-def adam() -> optax.GradientTransformation:
-    """Adam without its rate, which the loop applies. Cached, so that two runs share one compiled program."""
-    return optax.scale_by_adam()
 
 
 def split(model: Any) -> tuple[Any, Any]:
@@ -117,6 +98,16 @@ def next_batch(state: TrainState, data: Array, batch: int) -> tuple[Int[Array, "
     return order, split_over_devices(data[rows])
 
 
+def moved_by(recipe: Recipe, state: TrainState, updates: Any) -> Any:
+    """The weights after an update, smaller by as much as a run that was rolled back goes slower."""
+    if recipe.rate is None or recipe.schedule is None:
+        slower = jax.tree.map(lambda u: (state.rate_factor * u).astype(u.dtype), updates)
+        return optax.apply_updates(state.weights, slower)
+    # By the share of steps done, not their number, so that a prolonged run falls to the end of all its steps.
+    rate = recipe.rate * state.rate_factor * recipe.schedule(state.step / recipe.steps)
+    return jax.tree.map(lambda w, d: w - (rate * d).astype(w.dtype), state.weights, updates)
+
+
 def update(recipe: Recipe, state: TrainState, data: Array) -> tuple[TrainState, Float[Array, ""]]:
     """One step of stochastic gradient descent; returns the loss before it."""
     order, batch = next_batch(state, data, recipe.batch)
@@ -127,9 +118,10 @@ def update(recipe: Recipe, state: TrainState, data: Array) -> tuple[TrainState, 
         return recipe.objective(eqx.combine(weights, recipe.skeleton), state.objective, batch, key=key)
 
     (loss, (objective, _)), gradient = eqx.filter_value_and_grad(loss_of, has_aux=True)(state.weights)
-    direction, optimiser = recipe.optimiser.update(gradient, state.optimiser, state.weights)
-    rate = recipe.rate * state.rate_factor * recipe.schedule(state.step / recipe.steps)
-    weights = jax.tree.map(lambda w, d: w - (rate * d).astype(w.dtype), state.weights, direction)
+    updates, optimiser = stepped(
+        recipe.optimiser, gradient, state.optimiser, state.weights, loss, lambda weights: loss_of(weights)[0]
+    )
+    weights = moved_by(recipe, state, updates)
     # Early on the average follows closely, or it would remember the random start for 1/(1-decay) steps.
     decay = jnp.minimum(recipe.averaging, (1.0 + state.step) / (10.0 + state.step))
     # Written as a step towards the weights: what does not move (a fixed reference) then has an average equal to it.
