@@ -14,7 +14,7 @@ from unnorm.errors import InputError
 from unnorm.networks import MLP
 from unnorm.networks.autoencoder import Autoencoder, GaussianDecoder, PointEncoder
 from unnorm.samplers import Gibbs, Langevin
-from unnorm.scores import FreeScore, GaussianDenoiser, SpectralScore, conditional_score, stein_score
+from unnorm.scores import AbstractPlainScore, FreeScore, GaussianDenoiser, SpectralScore, stein_score
 from unnorm.spaces import Binary, Real
 
 KEY = jax.random.key(0)
@@ -256,6 +256,16 @@ def test_a_sum_says_what_its_parts_say():
     assert total.remarks((None, O.geyer.GeyerState(None, X, jnp.asarray(0), jnp.asarray(0)))) == ()
 
 
+class InUnitsOfNoise(AbstractPlainScore):
+    """A score that is divided by sigma as it stands, and so is none where there is no noise."""
+
+    weight: jax.Array
+    noise: N.AbstractGaussianNoise
+
+    def __call__(self, t, x):
+        return -self.weight * x / self.noise.sigma(t)
+
+
 @pytest.mark.parametrize(
     "noise", [OU, N.VariancePreserving(), N.VarianceExploding(), NOISE], ids=lambda n: type(n).__name__
 )
@@ -263,7 +273,7 @@ def test_training_over_levels_never_meets_a_level_without_noise(noise, monkeypat
     """A uniform number can be 0, about once in 2^23: here all of them are."""
     least = float(noise.least_level())
     assert float(noise.sigma(least)) > 0 and least == pytest.approx(0.0 if float(noise.sigma(0.0)) > 0 else 1e-5)
-    score = conditional_score(noise, 2, width=4, depth=1, key=KEY)
+    score = InUnitsOfNoise(jnp.ones(()), noise)
     monkeypatch.setattr(jax.random, "uniform", lambda key, shape, dtype: jnp.zeros(shape, dtype))
 
     def loss(score, objective):

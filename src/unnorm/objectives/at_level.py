@@ -6,11 +6,11 @@ import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.errors import InputError
-from unnorm.objectives.base import AbstractObjective, AbstractOutspoken, Info, Scalar, remarks_of
+from unnorm.objectives.base import AbstractObjective, AbstractStateRemarks, Info, Scalar, remarks_of
 from unnorm.scores import ConditionalEnergy
 
 
-class AtLevel(AbstractObjective, AbstractOutspoken):
+class AtLevel(AbstractObjective, AbstractStateRemarks):
     """L(E(t, .)): the objective of the energy at one level t of a `scores.ConditionalEnergy`.
 
     A regularised diffusion (seed 000) is `DSM(noise) + weight * AtLevel(CNCE(jumps), 0.0)`: denoising at every level,

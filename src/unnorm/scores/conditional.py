@@ -12,7 +12,7 @@ from unnorm.errors import require
 from unnorm.networks import MLP, ResNet
 from unnorm.noises import AbstractGaussianNoise
 from unnorm.noises.base import Level
-from unnorm.scores.base import AbstractScore
+from unnorm.scores.base import AbstractScore, LevelScore
 from unnorm.spaces import Real
 
 
@@ -69,6 +69,10 @@ class ConditionalScore(AbstractConditional):
     def __call__(self, t: Level, x: Point) -> Point:
         width, ratio, found = self.scaled(t, x)
         return -x / width**2 - (ratio / width) * found.reshape(x.shape)
+
+    def at(self, t: Level) -> LevelScore:
+        """The score of one level."""
+        return LevelScore(score=self, level=t)
 
 
 class ConditionalEnergy(AbstractConditional):
