@@ -22,11 +22,12 @@ from unnorm.samplers import (
     TemperedSMC,
 )
 from unnorm.scores import FunctionScore
-from unnorm.spaces import Binary, Real
+from unnorm.spaces import Binary, Categorical, Real
 
 LINE = standard_gaussian(2)
 COINS = FunctionEnergy(lambda x: jnp.sum(x), Binary((2,)))
 VECTOR = FunctionEnergy(lambda x: x**2, Real((2,)))
+DICE = FunctionEnergy(lambda x: jnp.sum(x), Categorical((2,), 6))
 COUNT = FunctionEnergy(lambda x: jnp.sum(x > 0), Real((2,)))
 BROKEN = FunctionEnergy(lambda x: jnp.sum(jnp.log(x)), Real((2,)))
 KEY = jax.random.key(0)
@@ -48,6 +49,20 @@ SENTENCES = {
     "a discrete space for SMC": (
         lambda: TemperedSMC(LINE)(COINS, key=KEY),
         "SMC follows gradients, and Binary(shape=(2,)) has none; use samplers.Gibbs there",
+    ),
+    "NUTS on categories": (
+        lambda: draw(DICE, NUTS()),
+        "NUTS follows gradients, and Categorical(shape=(2,), categories=6) has none; no sampler walks that space yet",
+    ),
+    "Langevin on categories": (
+        lambda: draw(DICE, Langevin(0.1)),
+        "Langevin follows gradients, and Categorical(shape=(2,), categories=6) has none; no sampler walks that space "
+        "yet",
+    ),
+    "Gibbs on categories": (
+        lambda: draw(DICE, Gibbs()),
+        "Gibbs redraws zeros and ones, and points of Categorical(shape=(2,), categories=6) are none; no sampler walks "
+        "that space yet",
     ),
     "an energy that is a vector": (
         lambda: draw(VECTOR, NUTS()),

@@ -108,7 +108,8 @@ class AbstractNoiseFromData(eqx.Module):
 
 def _check_left_out(leave_one_out: bool, bandwidth: float) -> None:
     require(
-        not leave_one_out or bandwidth > 0, "leaving one out needs a positive bandwidth, for without one is no density"
+        not leave_one_out or bandwidth > 0,
+        "leaving one out needs a positive bandwidth: without one there is no density",
     )
 
 

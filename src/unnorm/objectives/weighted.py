@@ -29,9 +29,7 @@ class WeightedSum(AbstractObjective, AbstractStateRemarks):
     weights: tuple[float, ...] = eqx.field(static=True)
 
     def __init__(self, parts: tuple[AbstractObjective, ...], weights: tuple[float, ...]):
-        require(
-            len(parts) == len(weights) > 0, f"{len(parts)} objectives need as many weights, not {len(weights)} of them"
-        )
+        require(len(parts) == len(weights) > 0, f"{len(parts)} objectives need as many weights, not {len(weights)}")
         for part in parts:
             require_kind(part, AbstractObjective, "objectives are added to objectives, not to {}")
         for weight in weights:

@@ -101,6 +101,8 @@ def as_score(model: AbstractEnergy | AbstractScore) -> AbstractScore:
         return model
     if isinstance(model, AbstractEnergy):
         if not model.space.continuous:
-            raise InputError(f"a score needs a Real space, and this energy lives on {model.space}")
+            raise InputError(
+                f"a score needs a Real space, and the points of this energy are {model.space}: they have no gradient"
+            )
         return EnergyScore(model)
-    raise InputError(f"a score comes from an energy or a score, not from {type(model).__name__}")
+    raise InputError(f"a score is needed, or an energy that has one, not {type(model).__name__}")
