@@ -223,6 +223,34 @@ SENTENCES |= {
 }
 
 
+ADVISED = {"NUTS": NUTS(max_doublings=2), "Gibbs": Gibbs()}
+
+
+@pytest.mark.parametrize("space", [Real((2,)), Binary((2,)), Categorical((2,), 3), Graph(3), Mixed((Real((1,)),))])
+def test_the_advised_sampler_works_there(space):
+    """No circle: whoever refuses a space names a sampler that does not, or says that none walks it."""
+    target = FunctionEnergy(lambda x: 0.5 * jnp.sum(x**2), space)
+    for sampler in (
+        NUTS(),
+        HMC(),
+        MALA(),
+        Langevin(0.1),
+        Ozaki(0.1),
+        Gibbs(),
+        ParallelTempering(),
+        DenoisingGibbs(1.0),
+    ):
+        try:
+            sampler.check(target)
+        except un.InputError as error:
+            said = str(error)
+            if said.endswith("no sampler walks that space yet"):
+                assert not isinstance(space, Real | Binary)
+                continue
+            (advised,) = (walk for name, walk in ADVISED.items() if said.endswith(f"use samplers.{name} there"))
+            assert draw(target, advised, warmup=0).draws.shape == (4, 4, 2)
+
+
 @pytest.mark.parametrize("case", SENTENCES)
 def test_one_sentence(case):
     call, sentence = SENTENCES[case]

@@ -101,8 +101,6 @@ def as_score(model: AbstractEnergy | AbstractScore) -> AbstractScore:
         return model
     if isinstance(model, AbstractEnergy):
         if not model.space.continuous:
-            raise InputError(
-                f"a score needs a Real space, and the points of this energy are {model.space}: they have no gradient"
-            )
+            raise InputError(f"a score needs a Real space, and {model.space} has no gradients")
         return EnergyScore(model)
     raise InputError(f"a score is needed, or an energy that has one, not {type(model).__name__}")
