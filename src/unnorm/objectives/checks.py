@@ -9,7 +9,16 @@ from jax.core import Tracer
 
 from unnorm.energies import AbstractEnergy
 from unnorm.errors import InputError, require
-from unnorm.noises import KDE, AbstractGaussianNoise, Blend, Choice, Independent, LeaveOneOut, Remembered
+from unnorm.noises import (
+    KDE,
+    AbstractGaussianNoise,
+    Blend,
+    Choice,
+    Independent,
+    LeaveOneOut,
+    LeaveOneOutBlend,
+    Remembered,
+)
 from unnorm.samplers.base import AbstractSampler
 from unnorm.scores import AbstractScore, ConditionalEnergy
 from unnorm.spaces import AbstractSpace, Binary
@@ -83,7 +92,7 @@ def adds_real_noise(noise: Any) -> bool:
         return any(adds_real_noise(part) for part in noise.noises)
     if isinstance(noise, Independent):
         return noise.density.space.continuous
-    return isinstance(noise, AbstractGaussianNoise | KDE | LeaveOneOut | Remembered)
+    return isinstance(noise, AbstractGaussianNoise | KDE | LeaveOneOut | LeaveOneOutBlend | Remembered)
 
 
 def is_known(tree: Any) -> bool:
