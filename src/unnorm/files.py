@@ -116,5 +116,5 @@ def unpacked(content: bytes) -> tuple[dict[str, np.ndarray], dict[str, Any], dic
     labels = labels_of(content)
     notes = labels.get("notes", "")
     if labels.get("sha256") != _checksum(arrays, notes):
-        raise ValueError("the checksum is another")
+        raise ValueError("the checksum does not match")
     return arrays, json.loads(notes), labels

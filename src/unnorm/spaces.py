@@ -5,6 +5,7 @@ with the same fields are the same space, so they ride as static data through com
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,19 +13,19 @@ from unnorm.errors import require
 
 
 @dataclass(frozen=True)
-class AbstractSpace:
+class AbstractSpace(ABC):
     """The kind of thing one point x is."""
 
     continuous: ClassVar[bool]
 
     @property
+    @abstractmethod
     def size(self) -> int:
         """How many numbers make up one point."""
-        raise TypeError(f"{type(self).__name__} does not define a size")
 
 
 @dataclass(frozen=True)
-class _Array(AbstractSpace):
+class _AbstractArray(AbstractSpace):
     shape: tuple[int, ...]
 
     def __post_init__(self) -> None:
@@ -39,7 +40,7 @@ class _Array(AbstractSpace):
 
 
 @dataclass(frozen=True)
-class Real(_Array):
+class Real(_AbstractArray):
     """Points of R^shape: vectors, images, fields.
 
     >>> Real((2,)).size
@@ -50,14 +51,14 @@ class Real(_Array):
 
 
 @dataclass(frozen=True)
-class Binary(_Array):
+class Binary(_AbstractArray):
     """Arrays of zeros and ones."""
 
     continuous: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
-class Categorical(_Array):
+class Categorical(_AbstractArray):
     """Arrays of whole numbers 0 .. categories - 1."""
 
     categories: int = 2

@@ -15,7 +15,7 @@ import unnorm as un
 from unnorm.networks import MLP
 from unnorm.noises import Gaussian, GlobalJumps, VarianceExploding
 from unnorm.objectives import CNCE, DSM, AtLevel
-from unnorm.scores import AbstractScore, conditional_energy, conditional_score
+from unnorm.scores import AbstractPlainScore, conditional_energy, conditional_score
 from unnorm.training import fit, fit_repeats
 
 pytestmark = pytest.mark.optimised
@@ -66,7 +66,7 @@ def test_its_score_is_a_gradient_and_that_of_a_free_network_is_not(energy):
     assert asymmetry(conditional_score(NOISE, 2, width=32, make=MLP, key=jax.random.key(7))) > 1e-2
 
 
-class Learning(AbstractScore):
+class Learning(AbstractPlainScore):
     """What a conditional score must not be: one whose noise is among its weights."""
 
     network: MLP

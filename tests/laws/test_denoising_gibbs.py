@@ -126,7 +126,7 @@ def test_sample_runs_it_and_its_draws_are_those_of_the_clean_density():
     averages = moments(trace.draws).mean(axis=1)
     assert holds(averages, truth(COVARIANCE)) and breaks(averages, truth(COVARIANCE + np.eye(3)))
     binary = un.energies.FunctionEnergy(jnp.sum, un.spaces.Binary((3,)))
-    with pytest.raises(un.InputError, match="Real space"):
+    with pytest.raises(un.InputError, match=r"DenoisingGibbs follows gradients.*use samplers\.Gibbs"):
         un.sample(binary, DenoisingGibbs(1.0), key=jax.random.key(0))
 
 
@@ -303,7 +303,7 @@ def test_sample_walks_a_free_score_and_says_how_often_a_variance_was_raised():
     assert any("40 variances or curvatures were clipped" in warning for warning in raised.warnings)
 
 
-@pytest.mark.parametrize("sampler", [un.samplers.NUTS(), un.samplers.Langevin(0.1), un.samplers.Gibbs(1)])
+@pytest.mark.parametrize("sampler", [un.samplers.NUTS(), un.samplers.Gibbs(1)])
 def test_samplers_that_need_an_energy_refuse_a_score(sampler):
     with pytest.raises(un.errors.InputError, match="needs an energy, not a score"):
         un.sample(as_score(noisy(1.0)), sampler, chains=2, steps=2, start=jnp.zeros((2, 3)), key=jax.random.key(0))

@@ -29,7 +29,7 @@ from unnorm.noises import (
 from unnorm.noises import Gaussian as Local
 from unnorm.objectives import CNCE, DSM, PCD
 from unnorm.samplers import MALA, Langevin
-from unnorm.scores import AbstractScore
+from unnorm.scores import AbstractPlainScore
 from unnorm.spaces import Real
 from unnorm.training import fit_repeats
 
@@ -130,7 +130,7 @@ def test_the_dsm_gradient_vanishes_at_the_noisy_truth(batches):
     assert breaks(gradients(inverted, noisy_truth(0.5), batches), 0.0)
 
 
-class GaussianScore(AbstractScore):
+class GaussianScore(AbstractPlainScore):
     """The exact score of N(mean, exp(log_variance) I) after a noise with alpha(t) and sigma(t)."""
 
     mean: Float[Array, " d"]

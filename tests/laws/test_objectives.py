@@ -51,6 +51,7 @@ def fitted(objective, **options) -> np.ndarray:
         pytest.param(CNCE(GlobalJumps(1.0)), id="global", marks=THOROUGH),
         pytest.param(CNCE(Jumps(0.7, 1.0)), id="jumps"),
         pytest.param(CNCE(BlendedJumps(0.7, 1.0)), id="blended", marks=THOROUGH),
+        pytest.param(CNCE(BlendedJumps(0.7, 1.0, leave_one_out=True)), id="blended, left out", marks=THOROUGH),
         pytest.param(CNCE(Shrinking()), id="shrinking", marks=THOROUGH),
         pytest.param(CNCE(Jumps(0.7, 1.0), draws=8), id="many draws", marks=THOROUGH),
     ],

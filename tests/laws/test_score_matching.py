@@ -32,7 +32,7 @@ from unnorm.objectives import (
     SphereSlices,
 )
 from unnorm.objectives.score_matching import score_field, value_and_divergence
-from unnorm.scores import AbstractScore, FunctionScore
+from unnorm.scores import AbstractPlainScore, FunctionScore
 from unnorm.spaces import Real
 
 MEAN, SCALE, D = jnp.array([1.0, -0.5, 0.3]), 0.8, 3
@@ -49,7 +49,7 @@ class Isotropic(AbstractEnergy):
         return 0.5 * jnp.sum((x - self.mean) ** 2) * jnp.exp(-2 * self.log_scale)
 
 
-class IsotropicScore(AbstractScore):
+class IsotropicScore(AbstractPlainScore):
     """The same as a score of its own."""
 
     mean: Float[Array, " d"]

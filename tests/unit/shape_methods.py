@@ -191,9 +191,14 @@ def walks() -> Iterator[Piece]:
         walk_energy(target)
 
     binary = energies.FunctionEnergy(lambda x: jnp.sum(x), Binary((3,)))
+    slow = (samplers.Langevin(0.1), samplers.Ozaki(0.1), samplers.Ozaki(0.1, 2))
     yield "samplers/Gibbs", lambda: walk_sampler(samplers.Gibbs(2), binary, jnp.zeros(3))
     yield "samplers/DenoisingGibbs", denoising
     yield "samplers/Ozaki", lambda: (walk_sampler(samplers.Ozaki(0.1), FREE), walk_sampler(samplers.Ozaki(1, 2), FREE))
+    yield (
+        "samplers/scores",
+        lambda: [walk_sampler(w, s.at(0)) for w in slow for s in (scores.FromScore(FREE), low_rank())],
+    )
     yield "samplers/SGLD", rows
     yield "samplers/halved", lambda: walk_sampler(samplers.Langevin.halved(0.1), FREE)
 

@@ -194,6 +194,7 @@ def corruptions() -> Iterator[Piece]:
     yield "noises/Independent", lambda: walk_noise(noises.Independent(GAUSSIAN))
     yield "noises/Jumps", jumps
     yield "noises/BlendedJumps", lambda: walk_noise(noises.BlendedJumps(0.1, 0.1).fit(DATA))
+    yield "noises/LeaveOneOutBlend", lambda: walk_noise(noises.BlendedJumps(0.1, 0.1, leave_one_out=True).fit(DATA))
     yield "noises/LeaveOneOut", lambda: walk_noise(noises.LeaveOneOut(noises.KDE(DATA, 0.5)))
     yield "noises/MomentGaussian", lambda: walk_reference(noises.MomentGaussian())
     yield "noises/UnitGaussian", lambda: walk_reference(noises.UnitGaussian())
@@ -228,6 +229,8 @@ def slopes() -> Iterator[Piece]:
     yield "scores/ConditionalScore", lambda: walk_score(scores.conditional_score(noise, 2, width=4, depth=1, key=KEY))
     yield "scores/ConditionalEnergy", lambda: walk_score(conditional)
     yield "scores/LevelEnergy", lambda: traced(held(conditional.at(0.0)), X)
+    yield "scores/LevelScore", lambda: walk_score(scores.FunctionScore(lambda t, x: -x / (1 + t)).at(0.5))
+    yield "scores/LevelSecondOrder", lambda: traced(held(low_rank().at(0)).diagonal, X)
     yield "scores/SpectralScore", lambda: traced(lambda xs: walk_score(scores.SpectralScore(xs)), DATA)
     yield "scores/stein_score", lambda: (traced(scores.stein_score, DATA), traced(scores.stein_score, DATA, 1, 2.0))
     yield "scores/FreeScore", lambda: walk_score(scores.FreeScore(mlp(2, 2)))

@@ -353,6 +353,23 @@ def test_impossible_neural_energies_are_refused(make):
         make()
 
 
+@pytest.mark.parametrize(
+    ("make", "given"),
+    [
+        (lambda: FunctionEnergy(Real((2,)), jnp.sum), "not of a Real and a "),
+        (lambda: FunctionEnergy(jnp.sum, (2,)), " and a tuple"),
+        (lambda: FunctionEnergy(jnp.sum, Real), " and the class Real"),
+        (lambda: FunctionEnergy(1.0, Real((2,))), "not of 1.0 and a Real"),
+    ],
+)
+def test_a_function_energy_of_anything_but_a_function_and_a_space_is_refused(make, given):
+    with pytest.raises(InputError, match=r"as in FunctionEnergy\(function, Real\(\(2,\)\)\)") as error:
+        make()
+    assert given in str(error.value) and "\n" not in str(error.value)
+    # Control: a module that can be called is a function too.
+    assert FunctionEnergy(MLP(2, 1, width=4, depth=1, key=jax.random.key(0)), Real((2,))).space == Real((2,))
+
+
 def test_packed_factors_make_every_gaussian_proper():
     """Any numbers in the packed factor give a positive definite covariance: what a gradient step may do is allowed."""
     raw = jax.random.normal(jax.random.key(11), (50, 3, 3)) * 2

@@ -14,8 +14,8 @@ from unnorm.errors import InputError
 from unnorm.networks import MLP
 from unnorm.networks.autoencoder import Autoencoder, GaussianDecoder, PointEncoder
 from unnorm.samplers import Gibbs, Langevin
-from unnorm.scores import FreeScore, GaussianDenoiser, SpectralScore, conditional_score, stein_score
-from unnorm.spaces import Binary, Real
+from unnorm.scores import AbstractPlainScore, FreeScore, GaussianDenoiser, SpectralScore, stein_score
+from unnorm.spaces import Binary, Categorical, Real
 
 KEY = jax.random.key(0)
 X = jax.random.normal(KEY, (64, 2))
@@ -53,17 +53,17 @@ def fit(model=LINE, objective=None, data=X, **options):
 #: What is asked, and a part of the one sentence that answers.
 NOISES = {
     "NCE, Gaussian noise": (lambda: O.NCE(NOISE), "normalised density such as noises.MomentGaussian(), and Gaussian"),
-    "NCE, jumps to data": (lambda: O.NCE(N.DataJump(X)), "and DataJump is none"),
-    "NCE, a recipe of jumps": (lambda: O.NCE(N.GlobalJumps(0.0)), "and GlobalJumps is none"),
-    "NCE, a KDE as noise": (lambda: O.NCE(N.KDE(X, 0.1)), "and KDE is none"),
-    "NCE, an unknown constant": (lambda: O.NCE(UNKNOWN), "and FunctionEnergy is none"),
-    "NCE, nothing": (lambda: O.NCE(None), "and None is none"),
+    "NCE, jumps to data": (lambda: O.NCE(N.DataJump(X)), "and DataJump is not one"),
+    "NCE, a recipe of jumps": (lambda: O.NCE(N.GlobalJumps(0.0)), "and GlobalJumps is not one"),
+    "NCE, a KDE as noise": (lambda: O.NCE(N.KDE(X, 0.1)), "and KDE is not one"),
+    "NCE, an unknown constant": (lambda: O.NCE(UNKNOWN), "and FunctionEnergy is not one"),
+    "NCE, nothing": (lambda: O.NCE(None), "and None is not one"),
     "NCE, infinite ratio": (lambda: O.NCE(N.UnitGaussian(), ratio=float("inf")), "positive and finite, not inf"),
     "NCE, noise elsewhere": (lambda: init(O.NCE(standard_gaussian(3))), "noise on Real(shape=(3,)) and its model on"),
     "tilt, infinite ratio": (lambda: O.TiltNCE(float("inf")), "positive and finite, not inf"),
-    "CNCE, a reference": (lambda: O.CNCE(N.MomentGaussian()), "and MomentGaussian is none; a density is for NCE"),
-    "CNCE, a density": (lambda: O.CNCE(LINE), "and Gaussian is none; a density is for NCE"),
-    "CNCE, nothing": (lambda: O.CNCE(None), "and None is none"),
+    "CNCE, a reference": (lambda: O.CNCE(N.MomentGaussian()), "and MomentGaussian is not one; a density is for NCE"),
+    "CNCE, a density": (lambda: O.CNCE(LINE), "and Gaussian is not one; a density is for NCE"),
+    "CNCE, nothing": (lambda: O.CNCE(None), "and None is not one"),
     "CNCE, no noise at level 0": (lambda: O.CNCE(OU), "at level 0, where its standard deviation is 0"),
     "CNCE, half a draw": (lambda: O.CNCE(NOISE, draws=1.5), "whole number from 1 up, not 1.5"),
     "ED, a KDE": (lambda: O.EnergyDiscrepancy(N.KDE(X, 0.1)), "and KDE is neither"),
@@ -71,14 +71,14 @@ NOISES = {
     "ED, a number": (lambda: O.EnergyDiscrepancy(0.5), "and 0.5 is neither"),
     "ED, no noise": (lambda: O.GaussianPerturbation(OU, 0.0), "at level 0, where its standard deviation is 0"),
     "ED, no signal": (lambda: O.GaussianPerturbation(N.OrnsteinUhlenbeck(500.0)), "the signal's share 0"),
-    "DSM, a KDE": (lambda: O.DSM(N.KDE(X, 0.1)), "and KDE is none"),
+    "DSM, a KDE": (lambda: O.DSM(N.KDE(X, 0.1)), "noises.Gaussian(0.1), not KDE"),
     "DSM, a number": (
         lambda: O.DSM(0.1),
-        "Gaussian noise such as noises.Gaussian(0.1), and 0.1 is none",
+        "Gaussian noise such as noises.Gaussian(0.1), not 0.1",
     ),
     "D2SM, many levels": (lambda: O.JointSecondOrder(O.D2SM(N.VarianceExploding())), "not VarianceExploding"),
     "joint, no second order": (lambda: O.JointSecondOrder(O.SM()), "joins a loss such as D2SMVR"),
-    "denoising KL, a KDE": (lambda: O.DenoisingKL(N.KDE(X, 0.1)), "and KDE is none"),
+    "denoising KL, a KDE": (lambda: O.DenoisingKL(N.KDE(X, 0.1)), "noises.Gaussian(0.1), not KDE"),
     "denoising KL, no noise": (lambda: O.DenoisingKL(OU), "at level 0, where its standard deviation is 0"),
     "slices, a word": (lambda: O.SSM("gaussian"), "a law such as objectives.GaussianSlices(), not 'gaussian'"),
     "slices, a draw and a half": (lambda: O.SSM(draws=1.5), "whole number from 1 up, not 1.5"),
@@ -135,7 +135,7 @@ ENCODER = PointEncoder(MLP(2, 1, width=4, depth=1, key=KEY))
 CODER = Autoencoder(ENCODER, GaussianDecoder(MLP(1, 2, width=4, depth=1, key=KEY)))
 MODELS = {
     **{
-        f"{type(o).__name__} of a score": (lambda o=o: init(o, FREE), "trains an energy, and FreeScore is none")
+        f"{type(o).__name__} of a score": (lambda o=o: init(o, FREE), "trains an energy, and FreeScore is not one")
         for o in WANT_AN_ENERGY
     },
     **{
@@ -150,10 +150,19 @@ MODELS = {
     "denoising KL of a score": (lambda: init(O.DenoisingKL(NOISE), FREE), "a scores.GaussianDenoiser, not FreeScore"),
     "denoising KL of an energy": (lambda: init(O.DenoisingKL(NOISE)), "a scores.GaussianDenoiser, not Gaussian"),
     "an implicit loss without a score": (lambda: init(O.WAE(), CODER), "networks.ScoredAutoencoder, not Autoencoder"),
-    "DSM of an autoencoder": (lambda: init(O.DSM(NOISE), CODER), "an energy or a score, not from Autoencoder"),
+    "DSM of an autoencoder": (lambda: init(O.DSM(NOISE), CODER), "or an energy that has one, not Autoencoder"),
     "NCE of a DKEF": (
         lambda: init(O.NCE(N.UnitGaussian()), un.energies.DKEF(X, anchors=4, key=KEY)),
         "a DKEF has none; wrap it in energies.Shifted",
+    ),
+    "CNCE of a function": (
+        lambda: init(O.CNCE(NOISE), jnp.sum),
+        "becomes one by energies.FunctionEnergy(function, space)",
+    ),
+    "score matching of coins": (lambda: init(O.FDSSM(), COINS, jnp.ones((8, 2))), "PCD(samplers.Gibbs()) trains there"),
+    "score matching of categories": (
+        lambda: init(O.FDSSM(), FunctionEnergy(jnp.sum, Categorical((2,), 3)), jnp.ones((8, 2))),
+        "CNCE takes a noise of your own there",
     ),
     "CNCE of an energy with levels": (
         lambda: init(O.CNCE(NOISE), un.scores.conditional_energy(NOISE, 2, key=KEY)),
@@ -256,6 +265,16 @@ def test_a_sum_says_what_its_parts_say():
     assert total.remarks((None, O.geyer.GeyerState(None, X, jnp.asarray(0), jnp.asarray(0)))) == ()
 
 
+class InUnitsOfNoise(AbstractPlainScore):
+    """A score that is divided by sigma as it stands, and so is not one where there is no noise."""
+
+    weight: jax.Array
+    noise: N.AbstractGaussianNoise
+
+    def __call__(self, t, x):
+        return -self.weight * x / self.noise.sigma(t)
+
+
 @pytest.mark.parametrize(
     "noise", [OU, N.VariancePreserving(), N.VarianceExploding(), NOISE], ids=lambda n: type(n).__name__
 )
@@ -263,7 +282,7 @@ def test_training_over_levels_never_meets_a_level_without_noise(noise, monkeypat
     """A uniform number can be 0, about once in 2^23: here all of them are."""
     least = float(noise.least_level())
     assert float(noise.sigma(least)) > 0 and least == pytest.approx(0.0 if float(noise.sigma(0.0)) > 0 else 1e-5)
-    score = conditional_score(noise, 2, width=4, depth=1, key=KEY)
+    score = InUnitsOfNoise(jnp.ones(()), noise)
     monkeypatch.setattr(jax.random, "uniform", lambda key, shape, dtype: jnp.zeros(shape, dtype))
 
     def loss(score, objective):

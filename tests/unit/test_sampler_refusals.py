@@ -22,11 +22,12 @@ from unnorm.samplers import (
     TemperedSMC,
 )
 from unnorm.scores import FunctionScore
-from unnorm.spaces import Binary, Real
+from unnorm.spaces import Binary, Categorical, Real
 
 LINE = standard_gaussian(2)
 COINS = FunctionEnergy(lambda x: jnp.sum(x), Binary((2,)))
 VECTOR = FunctionEnergy(lambda x: x**2, Real((2,)))
+DICE = FunctionEnergy(lambda x: jnp.sum(x), Categorical((2,), 6))
 COUNT = FunctionEnergy(lambda x: jnp.sum(x > 0), Real((2,)))
 BROKEN = FunctionEnergy(lambda x: jnp.sum(jnp.log(x)), Real((2,)))
 KEY = jax.random.key(0)
@@ -48,6 +49,20 @@ SENTENCES = {
     "a discrete space for SMC": (
         lambda: TemperedSMC(LINE)(COINS, key=KEY),
         "SMC follows gradients, and Binary(shape=(2,)) has none; use samplers.Gibbs there",
+    ),
+    "NUTS on categories": (
+        lambda: draw(DICE, NUTS()),
+        "NUTS follows gradients, and Categorical(shape=(2,), categories=6) has none; no sampler walks that space yet",
+    ),
+    "Langevin on categories": (
+        lambda: draw(DICE, Langevin(0.1)),
+        "Langevin follows gradients, and Categorical(shape=(2,), categories=6) has none; no sampler walks that space "
+        "yet",
+    ),
+    "Gibbs on categories": (
+        lambda: draw(DICE, Gibbs()),
+        "Gibbs redraws zeros and ones, and points of Categorical(shape=(2,), categories=6) are none; no sampler walks "
+        "that space yet",
     ),
     "an energy that is a vector": (
         lambda: draw(VECTOR, NUTS()),
@@ -206,6 +221,34 @@ SENTENCES |= {
     ),
     "a part of a site": (lambda: Gibbs(0.5), "Gibbs needs at least one site per step, and a whole number, not 0.5"),
 }
+
+
+ADVISED = {"NUTS": NUTS(max_doublings=2), "Gibbs": Gibbs()}
+
+
+@pytest.mark.parametrize("space", [Real((2,)), Binary((2,)), Categorical((2,), 3), Graph(3), Mixed((Real((1,)),))])
+def test_the_advised_sampler_works_there(space):
+    """No circle: whoever refuses a space names a sampler that does not, or says that none walks it."""
+    target = FunctionEnergy(lambda x: 0.5 * jnp.sum(x**2), space)
+    for sampler in (
+        NUTS(),
+        HMC(),
+        MALA(),
+        Langevin(0.1),
+        Ozaki(0.1),
+        Gibbs(),
+        ParallelTempering(),
+        DenoisingGibbs(1.0),
+    ):
+        try:
+            sampler.check(target)
+        except un.InputError as error:
+            said = str(error)
+            if said.endswith("no sampler walks that space yet"):
+                assert not isinstance(space, Real | Binary)
+                continue
+            (advised,) = (walk for name, walk in ADVISED.items() if said.endswith(f"use samplers.{name} there"))
+            assert draw(target, advised, warmup=0).draws.shape == (4, 4, 2)
 
 
 @pytest.mark.parametrize("case", SENTENCES)

@@ -91,7 +91,8 @@ class EDOptions(Options):
 def _cnce(o: JumpsOptions, c: Context) -> objectives.CNCE:
     local = o.local or (0.5 * c.scales.step, c.scales.step, 2 * c.scales.step)
     bandwidth = chosen(o.bandwidth, c.scales.bandwidth)
-    noise = noises.Jumps(local=local, bandwidth=bandwidth, share=o.share, wide=o.wide)
+    # A row's own kernel is no property of the density. At bandwidth 0 there is none to leave out.
+    noise = noises.Jumps(local=local, bandwidth=bandwidth, share=o.share, wide=o.wide, leave_one_out=bandwidth > 0)
     return objectives.CNCE(noise, draws=o.draws)
 
 
@@ -100,12 +101,14 @@ def _cnce_local(o: LocalOptions, c: Context) -> objectives.CNCE:
 
 
 def _cnce_global(o: GlobalOptions, c: Context) -> objectives.CNCE:
-    return objectives.CNCE(noises.GlobalJumps(chosen(o.bandwidth, c.scales.bandwidth)), draws=o.draws)
+    bandwidth = chosen(o.bandwidth, c.scales.bandwidth)
+    return objectives.CNCE(noises.GlobalJumps(bandwidth, leave_one_out=bandwidth > 0), draws=o.draws)
 
 
 def _cnce_blend(o: BlendOptions, c: Context) -> objectives.CNCE:
     local, bandwidth = chosen(o.local, c.scales.step), chosen(o.bandwidth, c.scales.bandwidth)
-    return objectives.CNCE(noises.BlendedJumps(local=local, bandwidth=bandwidth, share=o.share), draws=o.draws)
+    noise = noises.BlendedJumps(local=local, bandwidth=bandwidth, share=o.share, leave_one_out=True)
+    return objectives.CNCE(noise, draws=o.draws)
 
 
 def _dsm(o: DSMOptions, c: Context) -> objectives.DSM:

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 from unnorm.errors import InputError, require
 from unnorm.parts import AbstractPartlyFixed
 from unnorm.spaces import AbstractSpace, Real
+from unnorm.values import shown
 
 Point = Shaped[Array, "..."]
 Scalar = Float[Array, ""]
@@ -178,6 +179,11 @@ class FunctionEnergy(AbstractEnergy):
     space: AbstractSpace = eqx.field(static=True)
 
     def __init__(self, function: Callable[[Point], Scalar], space: AbstractSpace):
+        if not (callable(function) and isinstance(space, AbstractSpace)):
+            raise InputError(
+                "an energy is made of a function of one point and the space of its points, as in "
+                f"FunctionEnergy(function, Real((2,))), not of {shown(function)} and {shown(space)}"
+            )
         self.function = function
         self.space = space
 

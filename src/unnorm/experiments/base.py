@@ -6,7 +6,6 @@ experiment goes on where it stopped. Its `draw` makes the picture from the resul
 are in the result.
 """
 
-import hashlib
 import inspect
 import json
 import math
@@ -20,6 +19,7 @@ import numpy as np
 from unnorm import __version__
 from unnorm.errors import InputError, require
 from unnorm.estimate import Estimate
+from unnorm.experiments.sources import digest
 from unnorm.files import write_atomically
 from unnorm.progress import progress as progress_bar
 
@@ -171,9 +171,8 @@ class Experiment:
 
     @property
     def code(self) -> str:
-        """A digest of the module's source and of the release."""
-        source = Path(inspect.getfile(self.run)).read_bytes()
-        return hashlib.sha256(source + __version__.encode()).hexdigest()[:16]
+        """A digest of the module's source, of what it imports from its siblings, and of the release."""
+        return digest(Path(inspect.getfile(self.run)), Path(__file__).parent, "unnorm.experiments", __version__)
 
 
 def over_seeds(values: Sequence[float], method: str = "mean over seeds") -> Estimate:

@@ -45,7 +45,7 @@ from unnorm.networks import MLP
 from unnorm.noises import Gaussian
 from unnorm.noises.base import Level
 from unnorm.objectives import DSM
-from unnorm.scores import AbstractScore, FromScore, widened
+from unnorm.scores import AbstractPlainScore, FromScore, widened
 from unnorm.training import fit
 
 SIGMA, PIXELS, SIDE = 0.5, 784, 28
@@ -82,7 +82,7 @@ QUICK = Size(512, 3, 5000, 128, 1e-3, 600, 30, 64, 100, (1, 3, 10), (1, 3, 10, 3
 PAPER = Size(1024, 4, 180_000, 100, 3e-4, 2000, 300, 256, 1000, (1, 10, 100), (1, 3, 10, 30, 100, 300), 64, 2000)
 
 
-class Digits(AbstractScore):
+class Digits(AbstractPlainScore):
     """s(x~) = (D(x~) - x~) / sigma^2 with D = logistic(network): pixels lie in [0, 1], and so does their mean."""
 
     network: MLP

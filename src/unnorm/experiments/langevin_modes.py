@@ -26,7 +26,7 @@ from unnorm.generators import AbstractTransition, GibbsTransition, LangevinCorre
 from unnorm.noises import VarianceExploding
 from unnorm.noises.base import Level
 from unnorm.samplers import Langevin, sample
-from unnorm.scores import AbstractScore
+from unnorm.scores import AbstractPlainScore
 
 WEIGHTS = (0.2, 0.8)
 CENTRES = np.array([[-5.0, -5.0], [5.0, 5.0]])
@@ -39,7 +39,7 @@ METHODS = (TRUTH, PLAIN, PRINTED, CODE, MENDED, GIBBS)
 WEIGHT, LOST = "weight of the larger mode", "share of points lost"
 
 
-class MixtureScore(AbstractScore):
+class MixtureScore(AbstractPlainScore):
     """Exact at every level: means as they are, variances own + sigma(t)^2."""
 
     noise: VarianceExploding

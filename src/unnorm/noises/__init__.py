@@ -13,6 +13,7 @@ from unnorm.noises.jumps import BlendedJumps as BlendedJumps
 from unnorm.noises.jumps import Choice as Choice
 from unnorm.noises.jumps import GlobalJumps as GlobalJumps
 from unnorm.noises.jumps import Jumps as Jumps
+from unnorm.noises.jumps import LeaveOneOutBlend as LeaveOneOutBlend
 from unnorm.noises.kde import KDE as KDE
 from unnorm.noises.kde import DataJump as DataJump
 from unnorm.noises.kde import Independent as Independent

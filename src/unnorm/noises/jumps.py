@@ -5,6 +5,7 @@ noise point and remembers which (the paper's mix); `Blend` is the same mixture s
 over the choices. `Jumps` and `GlobalJumps` are recipes: they become noises when they see the data.
 """
 
+import math
 from abc import abstractmethod
 from math import inf
 
@@ -19,6 +20,7 @@ from unnorm.errors import require
 from unnorm.noises.base import AbstractKernel, AbstractNoise, Level, Point, Scalar
 from unnorm.noises.gaussian import Gaussian
 from unnorm.noises.kde import KDE, REMEMBERED, DataJump, Independent, LeaveOneOut, Remembered
+from unnorm.noises.rows import Rows
 
 
 def _check_shares(noises: tuple[AbstractNoise, ...], shares: tuple[float, ...]) -> None:
@@ -98,6 +100,59 @@ class Blend(AbstractKernel):
         return _mixture_log_prob(self.noises, self.shares, t, y, x)
 
 
+class LeaveOneOutBlend(AbstractNoise):
+    """share N(y; x, s^2 I) + (1 - share) KDE(y) as one kernel, with a ratio that does not count a row's own kernel.
+
+    x is a row that the estimate was made of, y is not. So the kernel on x is left out of the KDE in log q(x | y), the
+    density *at the row*, as `LeaveOneOut` does; log q(y | x) is the whole blend's. There the kernel on x is harmless:
+    where a local move of s = r bandwidths leads, at s sqrt(d) from x, it is to the local part of the blend as
+    (r e^{(1 - r^2) / 2})^d (1 - share) / (n share), at most 1 / n at equal shares; and of the jumps 1 / n come from it.
+
+    >>> import jax.numpy as jnp
+    >>> blend = LeaveOneOutBlend(Gaussian(1.0), KDE(jnp.array([[0.0], [1.0]]), 1.0), 0.5)
+    >>> x, y = jnp.zeros(1), jnp.full(1, 9.0)
+    >>> round(float(blend.of_data(0.0, x, y) - blend.log_prob(0.0, x, y)), 4)
+    -0.2809
+    """
+
+    local: Gaussian
+    kde: KDE
+    share: float = eqx.field(static=True)
+    #: The estimate at the rows it was made of, each without its own kernel, if it was computed beforehand.
+    known: Rows | None = None
+
+    def __check_init__(self):
+        _check_shares((self.local, self.kde), (self.share, 1 - self.share))
+
+    def sample(self, t: Level, x: Float[Array, " d"], *, key: PRNGKeyArray) -> Float[Array, " d"]:
+        return _draw((self.local, self.kde), (self.share, 1 - self.share), t, x, key)[0]
+
+    def log_prob(self, t: Level, y: Float[Array, " d"], x: Float[Array, " d"]) -> Scalar:
+        return _mixture_log_prob((self.local, self.kde), (self.share, 1 - self.share), t, y, x)
+
+    def of_data(self, t: Level, x: Float[Array, " d"], y: Float[Array, " d"]) -> Scalar:
+        """log q(x | y) at a row x: its own kernel is left out."""
+        return self._blended(t, x, y, self.kde.leave_one_out(x))
+
+    def _blended(self, t: Level, x: Float[Array, " d"], y: Float[Array, " d"], log_kde: Scalar) -> Scalar:
+        """log (share N(x; y, s^2 I) + (1 - share) kde)."""
+        return jnp.logaddexp(math.log(self.share) + self.local.log_prob(t, x, y), math.log1p(-self.share) + log_kde)
+
+    def propose(self, t: Level, x: Float[Array, " d"], *, key: PRNGKeyArray) -> tuple[Float[Array, " d"], Scalar]:
+        y = self.sample(t, x, key=key)
+        return y, self.log_prob(t, y, x) - self.of_data(t, x, y)
+
+    def propose_each(
+        self, t: Level, xs: Float[Array, "m d"], *, key: PRNGKeyArray
+    ) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
+        """The estimate at rows of the data is looked up, as in `Remembered`."""
+        ys = jax.vmap(lambda x, k: self.sample(t, x, key=k))(xs, jax.random.split(key, len(xs)))
+        there = jax.vmap(lambda y, x: self.log_prob(t, y, x))(ys, xs)
+        alone = self.kde.leave_one_out
+        log_kde = jax.vmap(alone)(xs) if self.known is None else self.known.values_at(xs, alone)
+        return ys, there - jax.vmap(lambda x, y, k: self._blended(t, x, y, k))(xs, ys, log_kde)
+
+
 class AbstractNoiseFromData(eqx.Module):
     """A recipe that becomes a noise when it sees the training data."""
 
@@ -108,7 +163,8 @@ class AbstractNoiseFromData(eqx.Module):
 
 def _check_left_out(leave_one_out: bool, bandwidth: float) -> None:
     require(
-        not leave_one_out or bandwidth > 0, "leaving one out needs a positive bandwidth, for without one is no density"
+        not leave_one_out or bandwidth > 0,
+        "leaving one out needs a positive bandwidth: without one there is no density",
     )
 
 
@@ -185,11 +241,15 @@ class Jumps(AbstractNoiseFromData):
 
 
 class BlendedJumps(AbstractNoiseFromData):
-    """As `Jumps`, with the two kernels blended into one whose density is known."""
+    """As `Jumps`, with the two kernels blended into one whose density is known.
+
+    With `leave_one_out` the density at a data point does not count its own kernel (`noises.LeaveOneOutBlend`).
+    """
 
     local: float = eqx.field(static=True)
     bandwidth: float = eqx.field(static=True)
     share: float = eqx.field(static=True, default=0.5)
+    leave_one_out: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
         require(0 < self.share < 1, f"the share of local moves lies strictly between 0 and 1, not {self.share}")
@@ -201,4 +261,8 @@ class BlendedJumps(AbstractNoiseFromData):
 
     def fit(self, data: Float[Array, "n d"]) -> AbstractNoise:
         _check_rows(data)
-        return Blend((Gaussian(self.local), KDE(data, self.bandwidth)), (self.share, 1 - self.share))
+        local, kde = Gaussian(self.local), KDE(data, self.bandwidth)
+        if not self.leave_one_out:
+            return Blend((local, kde), (self.share, 1 - self.share))
+        known = Rows(data, kde.leave_one_out) if len(data) <= REMEMBERED else None
+        return LeaveOneOutBlend(local, kde, self.share, known)

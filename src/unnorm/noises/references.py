@@ -36,7 +36,7 @@ class AbstractReference(eqx.Module):
         """log q(x) at a row of data."""
 
     def of_rows(self, xs: Shaped[Array, "n ..."]) -> Float[Array, " n"]:
-        """log q at many rows of data."""
+        """log q at many rows of data: a reference that can do better for many than for each alone says how."""
         return jax.vmap(self.of_data)(xs)
 
 

@@ -44,7 +44,7 @@ class AbstractObjective(eqx.Module):
         return scale(weight, self)
 
 
-class AbstractOutspoken(eqx.Module):
+class AbstractStateRemarks(eqx.Module):
     """A part of an objective whose state after training tells something that its reader should know."""
 
     @abstractmethod
@@ -54,4 +54,4 @@ class AbstractOutspoken(eqx.Module):
 
 def remarks_of(objective: AbstractObjective, state: State) -> tuple[str, ...]:
     """What the objective says of its state; most have nothing to say."""
-    return objective.remarks(state) if isinstance(objective, AbstractOutspoken) else ()
+    return objective.remarks(state) if isinstance(objective, AbstractStateRemarks) else ()

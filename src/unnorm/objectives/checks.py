@@ -9,10 +9,19 @@ from jax.core import Tracer
 
 from unnorm.energies import AbstractEnergy
 from unnorm.errors import InputError, require
-from unnorm.noises import KDE, AbstractGaussianNoise, Blend, Choice, Independent, LeaveOneOut, Remembered
+from unnorm.noises import (
+    KDE,
+    AbstractGaussianNoise,
+    Blend,
+    Choice,
+    Independent,
+    LeaveOneOut,
+    LeaveOneOutBlend,
+    Remembered,
+)
 from unnorm.samplers.base import AbstractSampler
 from unnorm.scores import AbstractScore, ConditionalEnergy
-from unnorm.spaces import AbstractSpace
+from unnorm.spaces import AbstractSpace, Binary
 from unnorm.values import named
 
 
@@ -30,13 +39,18 @@ def require_energy(model: Any, who: str) -> None:
         raise InputError(
             f"{who} trains one energy, and ConditionalEnergy has one at every level; use AtLevel({who}(..))"
         )
-    advice = "DSM or SSM train a score" if isinstance(model, AbstractScore) else "see unnorm.energies"
-    raise InputError(f"{who} trains an energy, and {named(model)} is none; {advice}")
+    advice = (
+        "train a score by DSM or SSM"
+        if isinstance(model, AbstractScore)
+        else "a function of one point becomes one by energies.FunctionEnergy(function, space)"
+    )
+    raise InputError(f"{who} trains an energy, and {named(model)} is not one; {advice}")
 
 
 def require_real(space: AbstractSpace, who: str, why: str) -> None:
     """Refuse a space whose points are no vectors of real numbers."""
-    require(space.continuous, f"{who} {why}, and {space} has no such points; use a Real space or another objective")
+    advice = "PCD(samplers.Gibbs()) trains" if isinstance(space, Binary) else "CNCE takes a noise of your own"
+    require(space.continuous, f"{who} {why}, and {space} has no such points; {advice} there")
 
 
 def require_walk(sampler: AbstractSampler, model: Any, who: str) -> None:
@@ -55,7 +69,7 @@ def require_sampler(sampler: Any, who: str) -> None:
 def require_gaussian(noise: Any, who: str) -> None:
     """Refuse a noise that is not alpha(t) x + sigma(t) z."""
     require_kind(
-        noise, AbstractGaussianNoise, f"{who} takes away Gaussian noise such as noises.Gaussian(0.1), and {{}} is none"
+        noise, AbstractGaussianNoise, f"{who} takes away Gaussian noise such as noises.Gaussian(0.1), not {{}}"
     )
 
 
@@ -78,7 +92,7 @@ def adds_real_noise(noise: Any) -> bool:
         return any(adds_real_noise(part) for part in noise.noises)
     if isinstance(noise, Independent):
         return noise.density.space.continuous
-    return isinstance(noise, AbstractGaussianNoise | KDE | LeaveOneOut | Remembered)
+    return isinstance(noise, AbstractGaussianNoise | KDE | LeaveOneOut | LeaveOneOutBlend | Remembered)
 
 
 def is_known(tree: Any) -> bool:
@@ -94,5 +108,5 @@ def require_finite(fitted: Any, who: str, recipe: Any) -> None:
             # By numpy: while a program is being traced, JAX would make the answer a part of it.
             all(bool(np.all(np.isfinite(np.asarray(leaf)))) for leaf in leaves),
             f"{who} cannot fit {named(recipe)} to these data: the rows are too few, or all alike; "
-            "give more rows, or a noise of a fixed width",
+            "give more rows, or a noise of fixed width",
         )

@@ -42,8 +42,8 @@ class CNCE(AbstractObjective):
         require_kind(
             self.noise,
             (AbstractNoise, AbstractNoiseFromData),
-            "CNCE corrupts points by a noise such as noises.Jumps(local=0.1, bandwidth=0.1), and {} is none; a density "
-            "is for NCE, or becomes a noise by noises.Independent",
+            "CNCE corrupts points by a noise such as noises.Jumps(local=0.1, bandwidth=0.1), and {} is not one; a "
+            "density is for NCE, or becomes a noise by noises.Independent",
         )
         require_count(self.draws, 1, "noise points per datum")
         if isinstance(self.noise, AbstractGaussianNoise):

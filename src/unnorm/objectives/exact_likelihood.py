@@ -26,7 +26,7 @@ class MLE(AbstractObjective):
         """Nothing persists between steps; an energy of unknown constant is refused here."""
         require(
             isinstance(model, AbstractNormalised),
-            f"MLE needs a normalised model, and {type(model).__name__} is none; use CNCE, a score matching loss or PCD",
+            f"MLE needs a normalised model, and {type(model).__name__} is not normalised; use CNCE, SSM or PCD",
         )
         return None
 

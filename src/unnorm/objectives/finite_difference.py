@@ -40,7 +40,7 @@ class FDSSM(AbstractObjective):
     def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
         """Nothing persists between steps; a model that is no energy is refused here."""
         if not isinstance(model, AbstractEnergy):
-            raise InputError(f"FDSSM takes differences of an energy, and {type(model).__name__} is none; use SSM")
+            raise InputError(f"FDSSM takes differences of an energy, and {type(model).__name__} is not one; use SSM")
         require_real(model.space, "FDSSM", "steps off the points")
         return None
 

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from unnorm.energies import AbstractEnergy
 from unnorm.errors import require
-from unnorm.objectives.base import AbstractObjective, AbstractOutspoken, Info, Scalar
+from unnorm.objectives.base import AbstractObjective, AbstractStateRemarks, Info, Scalar
 from unnorm.objectives.checks import require_sampler, require_walk
 from unnorm.objectives.likelihood import move_chains
 from unnorm.parts import held, trainable
@@ -38,7 +38,7 @@ def effective_share(log_weights: Float[Array, " n"]) -> Scalar:
     return jnp.sum(weights) ** 2 / (len(weights) * jnp.sum(weights**2))
 
 
-class Geyer(AbstractObjective, AbstractOutspoken):
+class Geyer(AbstractObjective, AbstractStateRemarks):
     """L = -mean_i log f(y_i)/f_a(y_i) + log mean_j f(x_j)/f_a(x_j),  x_j from the anchor f_a by Markov chain.
 
     Its gradient is E_data[dE] - sum_j w_j dE(x_j) with normalised weights w proportional to f/f_a: that of the negative

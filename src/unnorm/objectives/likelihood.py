@@ -87,7 +87,7 @@ class PCD(AbstractObjective):
         )
         require(
             self.restart_scale is None or self.restart_scale > 0,
-            f"chains restart from noise of a positive scale, not {self.restart_scale}",
+            f"the noise that chains restart from needs a positive scale, not {self.restart_scale}",
         )
         require(
             self.restart_scale is None or self.restart > 0,

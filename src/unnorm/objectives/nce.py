@@ -51,7 +51,7 @@ class NCE(AbstractObjective):
         require_kind(
             self.noise,
             (AbstractNormalised, AbstractReference, AbstractReferenceFromData),
-            "NCE tells data from draws of a normalised density such as noises.MomentGaussian(), and {} is none; "
+            "NCE tells data from draws of a normalised density such as noises.MomentGaussian(), and {} is not one; "
             "a noise that corrupts points is for CNCE",
         )
 

@@ -52,7 +52,10 @@ class AbstractSlices(eqx.Module):
 def require_directions(slices: AbstractSlices, draws: int, *, white: bool = False) -> None:
     """Refuse what is no law of directions, or (if `white`) one without E[v v'] = I, or not a number of draws."""
     require_kind(slices, AbstractSlices, "directions follow a law such as objectives.GaussianSlices(), not {}")
-    require(not white or slices.white, f"slices must have E[v v'] = I, and {slices} has not")
+    require(
+        not white or slices.white,
+        f"slices must have E[v v'] = I, and {slices} has not; use RademacherSlices()",
+    )
     require_count(draws, 1, "directions per point")
 
 

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.errors import require
-from unnorm.objectives.base import AbstractObjective, AbstractOutspoken, Info, Scalar, remarks_of
+from unnorm.objectives.base import AbstractObjective, AbstractStateRemarks, Info, Scalar, remarks_of
 from unnorm.objectives.checks import require_kind
 from unnorm.values import require_positive
 
 
-class WeightedSum(AbstractObjective, AbstractOutspoken):
+class WeightedSum(AbstractObjective, AbstractStateRemarks):
     """L = sum_i weight_i L_i, the state a tuple of the parts' states; written `0.5 * a + b`.
 
     A lower held-out loss means a better model only if it does so for every part. The parts' named numbers are kept
@@ -29,9 +29,7 @@ class WeightedSum(AbstractObjective, AbstractOutspoken):
     weights: tuple[float, ...] = eqx.field(static=True)
 
     def __init__(self, parts: tuple[AbstractObjective, ...], weights: tuple[float, ...]):
-        require(
-            len(parts) == len(weights) > 0, f"{len(parts)} objectives need as many weights, not {len(weights)} of them"
-        )
+        require(len(parts) == len(weights) > 0, f"{len(parts)} objectives need as many weights, not {len(weights)}")
         for part in parts:
             require_kind(part, AbstractObjective, "objectives are added to objectives, not to {}")
         for weight in weights:

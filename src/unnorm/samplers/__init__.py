@@ -3,6 +3,7 @@
 from unnorm.samplers.base import AbstractAdaptiveSampler as AbstractAdaptiveSampler
 from unnorm.samplers.base import AbstractGradientSampler as AbstractGradientSampler
 from unnorm.samplers.base import AbstractSampler as AbstractSampler
+from unnorm.samplers.base import AbstractScoreSampler as AbstractScoreSampler
 from unnorm.samplers.base import Info as Info
 from unnorm.samplers.denoising_gibbs import AbstractCovariance as AbstractCovariance
 from unnorm.samplers.denoising_gibbs import DenoiserScore as DenoiserScore

@@ -8,9 +8,11 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from unnorm.energies.base import AbstractEnergy, Point
 from unnorm.errors import InputError
-from unnorm.scores import AbstractScore
+from unnorm.scores import AbstractLevelScore, AbstractScore
+from unnorm.spaces import AbstractSpace, Binary
 
 State = Any
+Target = AbstractEnergy | AbstractScore
 
 
 class Info(NamedTuple):
@@ -43,11 +45,11 @@ class AbstractSampler(eqx.Module):
         """Where the chain stands."""
 
     @abstractmethod
-    def check(self, target: AbstractEnergy | AbstractScore) -> None:
+    def check(self, target: Target) -> None:
         """Refuse, in one sentence, a target whose space this sampler cannot walk."""
 
 
-class AbstractOutspoken(eqx.Module):
+class AbstractAcceptanceRemarks(eqx.Module):
     """A part of a sampler that knows what an acceptance of its own kind means for the draws."""
 
     @abstractmethod
@@ -55,16 +57,48 @@ class AbstractOutspoken(eqx.Module):
         """What is wrong with a run of this mean acceptance, in sentences; empty if nothing is."""
 
 
-class AbstractGradientSampler(AbstractSampler):
-    """A sampler that follows grad E, and so needs a Real space."""
+def walker_of(space: AbstractSpace) -> str:
+    """Which sampler walks this space, for the end of a sentence.
 
-    def check(self, target: AbstractEnergy | AbstractScore) -> None:
-        if isinstance(target, AbstractScore):
-            raise InputError(f"{type(self).__name__} needs an energy, not a score; use samplers.DenoisingGibbs there")
-        if not target.space.continuous:
-            raise InputError(
-                f"{type(self).__name__} follows gradients, and {target.space} has none; use samplers.Gibbs there"
-            )
+    >>> from unnorm.spaces import Categorical, Real
+    >>> walker_of(Real((2,))), walker_of(Binary((2,))), walker_of(Categorical((2,), 3))
+    ('use samplers.NUTS there', 'use samplers.Gibbs there', 'no sampler walks that space yet')
+    """
+    if space.continuous:
+        return "use samplers.NUTS there"
+    return "use samplers.Gibbs there" if isinstance(space, Binary) else "no sampler walks that space yet"
+
+
+def require_gradients(space: AbstractSpace | None, who: str) -> None:
+    """Refuse a space without gradients, by naming a sampler that works there; one that nobody knows may have some."""
+    if space is not None and not space.continuous:
+        raise InputError(f"{who} follows gradients, and {space} has none; {walker_of(space)}")
+
+
+def require_energy(target: Target, who: str) -> AbstractEnergy:
+    """The target, refused if it is a score."""
+    if isinstance(target, AbstractScore):
+        raise InputError(
+            f"{who} needs an energy, not a score; use samplers.Langevin with score.at(t), or samplers.DenoisingGibbs"
+        )
+    return target
+
+
+class AbstractGradientSampler(AbstractSampler):
+    """A sampler that follows grad E and weighs by E: it needs an energy on a Real space."""
+
+    def check(self, target: Target) -> None:
+        require_gradients(require_energy(target, type(self).__name__).space, type(self).__name__)
+
+
+class AbstractScoreSampler(AbstractSampler):
+    """A sampler that follows the score alone: it walks an energy on a Real space, or a score at one level."""
+
+    def check(self, target: Target) -> None:
+        who = type(self).__name__
+        if not isinstance(target, AbstractEnergy | AbstractLevelScore):
+            raise InputError(f"{who} walks a score at one level, and this one has many; pass score.at(t)")
+        require_gradients(target.space, who)
 
 
 class AbstractAdaptiveSampler(AbstractGradientSampler):

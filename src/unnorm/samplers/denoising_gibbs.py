@@ -24,13 +24,12 @@ from unnorm.energies.base import AbstractEnergy, Point, Scalar
 from unnorm.errors import require
 from unnorm.estimate import Estimate, mean_estimate
 from unnorm.noises.base import Level
-from unnorm.samplers.base import AbstractSampler, Info
-from unnorm.scores import AbstractScore, GaussianDenoiser, as_score
+from unnorm.samplers.base import AbstractSampler, Info, Target, require_gradients
+from unnorm.scores import AbstractPlainScore, GaussianDenoiser, as_score
 from unnorm.small_matrices import symmetric_eigen
 from unnorm.values import positive
 
 Score = Callable[[Point], Point]
-Target = AbstractEnergy | AbstractScore
 
 
 def hessian_diagonal(score: Score, x: Point, *, probes: int, key: PRNGKeyArray) -> Point:
@@ -155,7 +154,7 @@ class LearnedCovariance(AbstractCovariance):
         return jnp.sqrt(self.variances(noisy)) * white, jnp.zeros(())
 
 
-class DenoiserScore(AbstractScore):
+class DenoiserScore(AbstractPlainScore):
     """s(x~) = (mean(x~) - x~) / sigma^2: the score that a denoiser's mean stands for, by Tweedie's formula."""
 
     denoiser: GaussianDenoiser
@@ -214,7 +213,8 @@ class DenoisingGibbs(AbstractSampler):
     covariance: AbstractCovariance = FullCovariance()
 
     def check(self, target: Target) -> None:
-        as_score(target)
+        if isinstance(target, AbstractEnergy):
+            require_gradients(target.space, "DenoisingGibbs")
 
     def init(self, target: Target, x: Point) -> Point:
         return x

@@ -7,8 +7,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from unnorm.energies.base import AbstractEnergy, Point
 from unnorm.errors import InputError
-from unnorm.samplers.base import AbstractSampler, Info
-from unnorm.scores import AbstractScore
+from unnorm.samplers.base import AbstractSampler, Info, Target, require_energy, walker_of
 from unnorm.spaces import Binary
 from unnorm.values import at_least
 
@@ -24,11 +23,10 @@ class Gibbs(AbstractSampler):
     def __check_init__(self):
         at_least(1, self.sites, "Gibbs needs at least one site per step")
 
-    def check(self, target: AbstractEnergy | AbstractScore) -> None:
-        if isinstance(target, AbstractScore):
-            raise InputError("Gibbs needs an energy, not a score; use samplers.DenoisingGibbs there")
-        if not isinstance(target.space, Binary):
-            raise InputError(f"Gibbs redraws zeros and ones, and {target.space} has none; use samplers.NUTS there")
+    def check(self, target: Target) -> None:
+        space = require_energy(target, "Gibbs").space
+        if not isinstance(space, Binary):
+            raise InputError(f"Gibbs redraws zeros and ones, and points of {space} are none; {walker_of(space)}")
 
     def init(self, target: AbstractEnergy, x: Point) -> Array:
         return x

@@ -5,9 +5,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from unnorm.energies.base import AbstractEnergy, Point, Scalar
-from unnorm.samplers.base import AbstractGradientSampler, Info
-from unnorm.samplers.denoising_gibbs import hessian_diagonal
+from unnorm.energies.base import Point
+from unnorm.samplers.base import AbstractScoreSampler, Info, Target
+from unnorm.samplers.slopes import slope_and_diagonal
 from unnorm.values import at_least, positive
 
 
@@ -18,15 +18,17 @@ def _growth(rate: Array, time: Array) -> Array:
     return jnp.where(small, time * (1 + 0.5 * rate * time), jnp.expm1(safe * time) / safe)
 
 
-class Ozaki(AbstractGradientSampler):
+class Ozaki(AbstractScoreSampler):
     """x_i <- x_i + M_i s_i(x) + sqrt(V_i) z_i,  M = (e^{hc} - 1)/c,  V = (e^{2hc} - 1)/c,  c = diag of grad s.
 
     The Langevin equation dx = s dt + sqrt(2) dB solved exactly for time h with the score linearised coordinate by
     coordinate (Ozaki 1992; thesis Eq. 4.20): on a Gaussian with independent coordinates it has no bias at any step,
-    where Langevin's variance is wrong and its walk explodes. `probes` of fair signs estimate the diagonal, D forward
-    derivatives give it exactly (the default, for small D). Where the density curves upwards (c > 0, between modes) the
-    exponentials would explode with h: c is taken as 0 there, and counted. A step from where the energy is not finite,
-    or to a point that is not finite, counts as divergent.
+    where Langevin's variance is wrong and its walk explodes. The target is an energy or a score at one level
+    (`score.at(t)`): `probes` of fair signs estimate the diagonal, D forward derivatives give it exactly (the default,
+    for small D), and a second-order score (`scores.DiagonalSecondOrder`) brings the one it has learnt. Where the
+    density curves upwards (c > 0, between modes) the exponentials would explode with h: c is taken as 0 there, and
+    counted. A step from where the energy (or the score) is not finite, or to a point that is not finite, counts as
+    divergent.
 
     >>> float(Ozaki(2.0).step_size)
     2.0
@@ -39,28 +41,18 @@ class Ozaki(AbstractGradientSampler):
         if self.probes is not None:
             at_least(1, self.probes, "an estimate of a diagonal needs at least one probe")
 
-    def init(self, target: AbstractEnergy, x: Point) -> Point:
+    def init(self, target: Target, x: Point) -> Point:
         return x
 
-    def _curvatures(self, target: AbstractEnergy, x: Point, key: PRNGKeyArray) -> tuple[Scalar, Point, Point]:
-        """Energy, score and the diagonal of the score's derivative."""
-        energy_and_gradient = jax.value_and_grad(target)
-        if self.probes is not None:
-            energy, gradient = energy_and_gradient(x)
-            return energy, -gradient, hessian_diagonal(lambda y: -jax.grad(target)(y), x, probes=self.probes, key=key)
-        (energy, gradient), derivative = jax.linearize(energy_and_gradient, x)
-        basis = jnp.eye(x.size, dtype=x.dtype).reshape(x.size, *x.shape)
-        return energy, -gradient, -jnp.sum(jax.vmap(lambda v: v * derivative(v)[1])(basis), axis=0)
-
-    def step(self, target: AbstractEnergy, state: Point, *, key: PRNGKeyArray) -> tuple[Point, Info]:
+    def step(self, target: Target, state: Point, *, key: PRNGKeyArray) -> tuple[Point, Info]:
         probe, draw = jax.random.split(key)
         h = self.step_size.astype(state.dtype)
-        energy, s, c = self._curvatures(target, state, probe)
+        finite, s, c = slope_and_diagonal(target, state, probes=self.probes, key=probe)
         upwards = c > 0
         c = jnp.where(upwards, 0.0, c)
         noise = jax.random.normal(draw, state.shape, state.dtype)
         moved = state + _growth(c, h) * s + jnp.sqrt(_growth(c, 2 * h)) * noise
-        divergent = ~(jnp.isfinite(energy) & jnp.all(jnp.isfinite(moved)))
+        divergent = ~(finite & jnp.all(jnp.isfinite(moved)))
         return moved, Info(jnp.ones(()), divergent, jnp.sum(upwards).astype(float))
 
     def position(self, state: Point) -> Point:

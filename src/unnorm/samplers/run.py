@@ -16,42 +16,49 @@ from unnorm.energies.base import AbstractEnergy
 from unnorm.errors import InputError, require
 from unnorm.identity import fingerprint
 from unnorm.progress import progress as progress_bar
-from unnorm.samplers.base import AbstractAdaptiveSampler, AbstractSampler
+from unnorm.samplers.base import AbstractAdaptiveSampler, AbstractSampler, Target
 from unnorm.samplers.chains import Moved, Span, advance, begin, is_tuned, shapes
 from unnorm.samplers.checks import require_parts, run_lengths, starting_points
 from unnorm.samplers.stream import Stream
 from unnorm.samplers.trace import Trace
-from unnorm.scores import AbstractScore
-from unnorm.spaces import Binary, Real
+from unnorm.scores import AbstractLevelScore, AbstractScore
+from unnorm.spaces import AbstractSpace, Binary, Real
 
 #: Bytes of draws that are held before they go to disk.
 STREAM_BYTES = 2**24
 
 
-def _start(target: AbstractEnergy | AbstractScore, chains: int, key: PRNGKeyArray) -> Array:
+def _space_of(target: Target) -> AbstractSpace | None:
+    """The space of the target's points, if it says it."""
+    return target.space if isinstance(target, AbstractEnergy | AbstractLevelScore) else None
+
+
+def _start(target: Target, chains: int, key: PRNGKeyArray) -> Array:
     """Where chains begin when nobody says: standard normal, or fair coins."""
-    if isinstance(target, AbstractScore):
+    space = _space_of(target)
+    if space is None:
         raise InputError("a score does not say what its points look like; pass start=")
-    if isinstance(target.space, Real):
-        return jax.random.normal(key, (chains, *target.space.shape))
-    if isinstance(target.space, Binary):
-        return jax.random.bernoulli(key, 0.5, (chains, *target.space.shape)).astype(float)
-    raise InputError(f"chains on {target.space} need starting points; pass start=")
+    if isinstance(space, Real):
+        return jax.random.normal(key, (chains, *space.shape))
+    if isinstance(space, Binary):
+        return jax.random.bernoulli(key, 0.5, (chains, *space.shape)).astype(float)
+    raise InputError(f"chains on {space} need starting points; pass start=")
 
 
 _energies_of = eqx.filter_jit(lambda target, xs: jax.vmap(target)(xs))
 _scores_of = eqx.filter_jit(lambda target, xs: jax.vmap(lambda x: target(jnp.zeros(()), x))(xs))
 
 
-def _check_start(target: AbstractEnergy | AbstractScore, start: Array) -> None:
+def _check_start(target: Target, start: Array) -> None:
+    space = _space_of(target)
+    if isinstance(space, Real | Binary):
+        expected, given = space.shape, start.shape[1:]
+        require(given == expected, f"a starting point on {space} has shape {expected}, not {given}")
     if isinstance(target, AbstractScore):
         name, values = "score", np.asarray(_scores_of(target, start))
         shape, expected = values.shape[1:], start.shape[1:]
         require(shape == expected, f"a score has the shape of its point, {expected}, but this one returned {shape}")
     else:
-        if isinstance(target.space, Real | Binary):
-            expected, given = target.space.shape, start.shape[1:]
-            require(given == expected, f"a starting point on {target.space} has shape {expected}, not {given}")
         name, values = "energy", np.asarray(_energies_of(target, start))
         shape = values.shape[1:]
         require(shape == (), f"an energy returns one number per point, but this one returned shape {shape}")
@@ -66,7 +73,7 @@ def _check_start(target: AbstractEnergy | AbstractScore, start: Array) -> None:
     )
 
 
-def _ended_outside(target: AbstractEnergy | AbstractScore, last: np.ndarray) -> int:
+def _ended_outside(target: Target, last: np.ndarray) -> int:
     """How many chains end where the energy is not finite.
 
     Walks without a correction tell it of the place they step from, so that nobody has told it of the last one.
@@ -143,7 +150,7 @@ def _stream_size(steps: int, xs: Array) -> int:
 
 
 def sample(
-    target: AbstractEnergy | AbstractScore,
+    target: Target,
     sampler: AbstractSampler,
     *,
     chains: int = 64,

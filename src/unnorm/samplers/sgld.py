@@ -10,8 +10,7 @@ from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, Shaped
 
 from unnorm.energies.base import AbstractEnergy, Point, Scalar
 from unnorm.errors import InputError, require
-from unnorm.samplers.base import AbstractGradientSampler, Info
-from unnorm.scores import AbstractScore
+from unnorm.samplers.base import AbstractSampler, Info, Target, require_gradients
 from unnorm.spaces import AbstractSpace
 from unnorm.values import at_least, positive
 
@@ -53,7 +52,7 @@ class Walk(NamedTuple):
     step: Int[Array, ""]
 
 
-class SGLD(AbstractGradientSampler):
+class SGLD(AbstractSampler):
     """x <- x - h_t g + sqrt(2 h_t) z,  h_t = h (1 + t / delay)^-decay,  g the gradient over `batch` random rows.
 
     Rows are drawn with replacement and their sum is scaled up to all of them (Welling and Teh 2011, whose step is
@@ -76,14 +75,13 @@ class SGLD(AbstractGradientSampler):
         require(0 <= self.decay <= 1, f"the steps of SGLD fall with a power between 0 and 1, not {self.decay}")
         require(self.delay > 0, f"the delay of SGLD must be positive, not {self.delay}")
 
-    def check(self, target: AbstractEnergy | AbstractScore) -> None:
+    def check(self, target: Target) -> None:
         if not isinstance(target, SumOverRows):
             raise InputError(
                 f"SGLD needs a sum over rows (samplers.SumOverRows), not {type(target).__name__}; "
                 "use samplers.Langevin there"
             )
-        if not target.space.continuous:
-            raise InputError(f"SGLD follows gradients, and {target.space} has none; use samplers.Gibbs there")
+        require_gradients(target.space, "SGLD")
 
     def step_at(self, step: Int[Array, ""]) -> Scalar:
         """h_t."""

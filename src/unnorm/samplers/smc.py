@@ -22,8 +22,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from unnorm.compiling import compiled
 from unnorm.devices import require_divisible, split_over_devices
 from unnorm.energies.base import AbstractEnergy, AbstractNormalised
-from unnorm.errors import InputError, require
+from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate
+from unnorm.samplers.base import require_gradients
 from unnorm.samplers.hamiltonian import HMC
 from unnorm.values import whole_number
 
@@ -224,8 +225,7 @@ class TemperedSMC(eqx.Module):
 
     def __call__(self, target: AbstractEnergy, *, key: PRNGKeyArray) -> Particles:
         """The population at the target."""
-        if not target.space.continuous:
-            raise InputError(f"SMC follows gradients, and {target.space} has none; use samplers.Gibbs there")
+        require_gradients(target.space, "SMC")
         require(target.space == self.base.space, f"the base is on {self.base.space} and the target on {target.space}")
         shape: Any = jax.eval_shape(target, jax.ShapeDtypeStruct(*_one(self.base))).shape
         require(shape == (), f"an energy returns one number per point, but this one returned shape {shape}")

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from unnorm.energies.base import AbstractEnergy, Point
-from unnorm.samplers.base import AbstractAdaptiveSampler, AbstractOutspoken, Info
+from unnorm.samplers.base import AbstractAcceptanceRemarks, AbstractAdaptiveSampler, Info
 from unnorm.samplers.hamiltonian import HMC
 from unnorm.values import at_least, between_0_and_1
 
@@ -27,7 +27,7 @@ def _ladder(coldest: float, count: int) -> Float[Array, " k"]:
     return jnp.geomspace(1.0, coldest, count)
 
 
-class ParallelTempering(AbstractAdaptiveSampler, AbstractOutspoken):
+class ParallelTempering(AbstractAdaptiveSampler, AbstractAcceptanceRemarks):
     """K replicas, the k-th a chain on b_k E with 1 = b_1 > ... > b_K; after every move neighbours may trade places.
 
     A trade of i and j is accepted with probability min(1, exp((b_i - b_j)(E_i - E_j))), which leaves the product of the

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from unnorm.errors import InputError
-from unnorm.samplers.base import AbstractOutspoken, AbstractSampler
+from unnorm.samplers.base import AbstractAcceptanceRemarks, AbstractSampler
 from unnorm.samplers.diagnostics import Diagnostics, summarise
 
 
@@ -54,7 +54,7 @@ class Trace:
                 f"{self.clipped} variances or curvatures were clipped: there the target is not of the form that "
                 f"{type(self.sampler).__name__} takes it for."
             )
-        if isinstance(self.sampler, AbstractOutspoken):
+        if isinstance(self.sampler, AbstractAcceptanceRemarks):
             found.extend(self.sampler.remarks(float(np.mean(self.acceptance))))
         return tuple(found)
 

@@ -1,8 +1,11 @@
 """Scores grad log p_t(x): from an energy, or a network of their own."""
 
+from unnorm.scores.base import AbstractLevelScore as AbstractLevelScore
+from unnorm.scores.base import AbstractPlainScore as AbstractPlainScore
 from unnorm.scores.base import AbstractScore as AbstractScore
 from unnorm.scores.base import EnergyScore as EnergyScore
 from unnorm.scores.base import FunctionScore as FunctionScore
+from unnorm.scores.base import LevelScore as LevelScore
 from unnorm.scores.base import as_score as as_score
 from unnorm.scores.conditional import ConditionalEnergy as ConditionalEnergy
 from unnorm.scores.conditional import ConditionalScore as ConditionalScore
@@ -23,6 +26,7 @@ from unnorm.scores.second_order import DenoisingPosterior as DenoisingPosterior
 from unnorm.scores.second_order import DiagonalSecondOrder as DiagonalSecondOrder
 from unnorm.scores.second_order import FreeScore as FreeScore
 from unnorm.scores.second_order import FromScore as FromScore
+from unnorm.scores.second_order import LevelSecondOrder as LevelSecondOrder
 from unnorm.scores.second_order import LowRankSecondOrder as LowRankSecondOrder
 from unnorm.scores.second_order import diagonal_mlp as diagonal_mlp
 from unnorm.scores.second_order import low_rank_mlp as low_rank_mlp

@@ -5,10 +5,12 @@ from collections.abc import Callable
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
-from unnorm.energies.base import AbstractEnergy, Point
+from unnorm.energies.base import AbstractEnergy, Point, Scalar
 from unnorm.errors import InputError
 from unnorm.noises.base import Level
+from unnorm.spaces import AbstractSpace
 
 
 class AbstractScore(eqx.Module):
@@ -17,6 +19,53 @@ class AbstractScore(eqx.Module):
     @abstractmethod
     def __call__(self, t: Level, x: Point) -> Point:
         """The score at level t of one point."""
+
+    @abstractmethod
+    def at(self, t: Level) -> "AbstractEnergy | AbstractLevelScore":
+        """What a sampler walks at level t: the energy there if one is known, otherwise the score of that level."""
+
+
+class AbstractLevelScore(AbstractScore):
+    """The score of one level, which `samplers.Langevin` and `samplers.Ozaki` walk as they walk an energy.
+
+    The level is settled, so that the t of a call plays no part. The space is None where nobody knows it.
+    """
+
+    space: eqx.AbstractVar[AbstractSpace | None]
+
+    def at(self, t: Level) -> "AbstractLevelScore":
+        """Itself: its level is settled."""
+        return self
+
+
+class LevelScore(AbstractLevelScore):
+    """x -> s(level, x): what `at(level)` of a score returns.
+
+    With its space it can be walked without `start=`.
+
+    >>> import jax.numpy as jnp, unnorm as un
+    >>> score = FunctionScore(lambda t, x: -x / (1 + t))
+    >>> score.at(1.0)(0.0, jnp.ones(2)).tolist()
+    [-0.5, -0.5]
+    >>> LevelScore(score=score, level=1.0, space=un.spaces.Real((2,))).space.size
+    2
+    """
+
+    score: AbstractScore
+    level: Scalar = eqx.field(converter=lambda t: jnp.asarray(t, float))
+    space: AbstractSpace | None = eqx.field(static=True, default=None)
+
+    def __call__(self, t: Level, x: Point) -> Point:
+        # The level is given, not learnt, though an array: another one compiles nothing.
+        return self.score(jax.lax.stop_gradient(self.level), x)
+
+
+class AbstractPlainScore(AbstractScore):
+    """A score of which nothing is known but its values: no energy, no curvature of its own."""
+
+    def at(self, t: Level) -> LevelScore:
+        """The score of one level."""
+        return LevelScore(score=self, level=t)
 
 
 class EnergyScore(AbstractScore):
@@ -32,8 +81,12 @@ class EnergyScore(AbstractScore):
     def __call__(self, t: Level, x: Point) -> Point:
         return -jax.grad(self.energy)(x)
 
+    def at(self, t: Level) -> AbstractEnergy:
+        """The energy, which is the same at every level."""
+        return self.energy
 
-class FunctionScore(AbstractScore):
+
+class FunctionScore(AbstractPlainScore):
     """Any callable (t, x) -> score; arrays inside it (if it is a pytree) are its parameters."""
 
     function: Callable[[Level, Point], Point]
@@ -48,6 +101,6 @@ def as_score(model: AbstractEnergy | AbstractScore) -> AbstractScore:
         return model
     if isinstance(model, AbstractEnergy):
         if not model.space.continuous:
-            raise InputError(f"a score needs a Real space, and this energy lives on {model.space}")
+            raise InputError(f"a score needs a Real space, and {model.space} has no gradients")
         return EnergyScore(model)
-    raise InputError(f"a score comes from an energy or a score, not from {type(model).__name__}")
+    raise InputError(f"a score is needed, or an energy that has one, not {type(model).__name__}")

@@ -14,7 +14,7 @@ from unnorm.networks import MLP, ResNet
 from unnorm.noises import AbstractGaussianNoise
 from unnorm.noises.base import Level
 from unnorm.parts import AbstractPartlyFixed, held
-from unnorm.scores.base import AbstractScore
+from unnorm.scores.base import AbstractScore, LevelScore
 from unnorm.spaces import Real
 
 
@@ -24,6 +24,9 @@ class AbstractConditional(AbstractScore, AbstractPartlyFixed):
     Data are taken to lie about the origin with standard deviation `spread` S; the marginal of Gaussian data then has
     the width w, w^2 = alpha^2 S^2 + sigma^2. The network sees x / w, and the level as t and sines and cosines of pi t,
     2 pi t, 4 pi t, ... (the scaling of Karras et al. 2022, for any alpha and sigma).
+
+    Where a process starts without noise, alpha S / sigma is infinite at t = 0. Levels below the noise's `least_level`
+    (1e-5 there, 0 elsewhere) are that level: what is learnt at it is what is said at 0.
     """
 
     network: eqx.AbstractVar[Callable[[Array], Array]]
@@ -40,9 +43,11 @@ class AbstractConditional(AbstractScore, AbstractPartlyFixed):
         return (self.noise,)
 
     def scaled(self, t: Level, x: Point) -> tuple[Scalar, Scalar, Array]:
-        """w, alpha S / sigma and what the network says of x / w at this level."""
-        level = jnp.asarray(t, x.dtype)
+        """w, alpha S / sigma and what the network says of x / w at this level, or at the least one with noise."""
         noise = held(self.noise)
+        level, least = jnp.asarray(t, x.dtype), noise.least_level().astype(x.dtype)
+        # Not `maximum`, which halves the derivative in t where the two are equal.
+        level = jnp.where(level < least, least, level)
         alpha, sigma = noise.alpha(level), noise.sigma(level)
         width = jnp.sqrt((alpha * self.spread) ** 2 + sigma**2)
         found = self.network(jnp.concatenate([x.reshape(-1) / width, level_features(level, self.octaves)]))
@@ -69,6 +74,10 @@ class ConditionalScore(AbstractConditional):
         width, ratio, found = self.scaled(t, x)
         return -x / width**2 - (ratio / width) * found.reshape(x.shape)
 
+    def at(self, t: Level) -> LevelScore:
+        """The score of one level."""
+        return LevelScore(score=self, level=t)
+
 
 class ConditionalEnergy(AbstractConditional):
     """s(t, x) = -grad_x E(t, x),  E(t, x) = |x|^2 / (2 w^2) + (alpha S / sigma) f(x / w, t), f a number.
@@ -77,6 +86,9 @@ class ConditionalEnergy(AbstractConditional):
     symmetric derivative at every level, and a density at each of them: `at(t)` is its energy. Trained by `DSM` over the
     levels it is the energy diffusion of seed 000 (Eq. 2); `objectives.AtLevel` adds what only an energy can learn, the
     weights of far modes.
+
+    Finite at t = 0 under every noise, but steep in the network where sigma is small there: alpha S / sigma is 1,000 at
+    the least level of `VariancePreserving()`. Smaller steps, or a level such as 0.01, learn an energy at ease.
 
     >>> import unnorm as un
     >>> model = conditional_energy(un.noises.VarianceExploding(0.1, 10.0), 2, key=jax.random.key(0))

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from unnorm.energies.base import Scalar
 from unnorm.errors import require
 from unnorm.noises.base import Level
-from unnorm.scores.base import AbstractScore
+from unnorm.scores.base import AbstractPlainScore
 from unnorm.small_matrices import solve, symmetric_eigen
 
 Samples = Float[Array, "n d"]
@@ -93,7 +93,7 @@ def stein_score(samples: Samples, ridge: float = 1.0, width: Scalar | float | No
     return -solve(kernel + ridge * jnp.eye(len(samples), dtype=samples.dtype), slopes)
 
 
-class SpectralScore(AbstractScore):
+class SpectralScore(AbstractPlainScore):
     """s(x) = sum_j beta_j psi_j(x) over the leading eigenfunctions of the kernel (Shi, Sun and Zhu 2018).
 
     With K = U diag(lambda) U' on n samples, psi_j(x) = sqrt(n) / lambda_j sum_m u_mj k(x, x_m) (Nystroem) and

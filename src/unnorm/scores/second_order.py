@@ -15,15 +15,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from unnorm.energies.base import Point, Scalar
+from unnorm.energies.base import AbstractEnergy, Point, Scalar
 from unnorm.errors import require
 from unnorm.networks import MLP
 from unnorm.noises.base import Level
-from unnorm.scores.base import AbstractScore, as_score
+from unnorm.scores.base import AbstractLevelScore, AbstractPlainScore, AbstractScore, as_score
 from unnorm.small_matrices import symmetric_eigen
+from unnorm.spaces import AbstractSpace
 
 
-class FreeScore(AbstractScore):
+class FreeScore(AbstractPlainScore):
     """s(t, x) = network(x): a vector field of its own, no gradient of anything, the same at every level.
 
     >>> import jax, jax.numpy as jnp
@@ -54,6 +55,27 @@ class AbstractSecondOrder(AbstractScore):
         return jax.vmap(lambda v: self.apply(x, v).reshape(-1))(basis).T
 
 
+class LevelSecondOrder(AbstractLevelScore):
+    """s1 and the diagonal of s2 at one level: what `samplers.Ozaki` needs, and nothing is left to differentiate.
+
+    >>> import jax, jax.numpy as jnp
+    >>> pair = diagonal_mlp(5, key=jax.random.key(0)).at(0.0)
+    >>> pair(0.0, jnp.zeros(5)).shape, pair.diagonal(jnp.zeros(5)).shape
+    ((5,), (5,))
+    """
+
+    score: AbstractSecondOrder
+    level: Scalar = eqx.field(converter=lambda t: jnp.asarray(t, float))
+    space: AbstractSpace | None = eqx.field(static=True, default=None)
+
+    def __call__(self, t: Level, x: Point) -> Point:
+        return self.score(jax.lax.stop_gradient(self.level), x)
+
+    def diagonal(self, x: Point) -> Point:
+        """The diagonal of s2, in the shape of x."""
+        return self.score.diagonal(x)
+
+
 class FromScore(AbstractSecondOrder):
     """The derivative of a score (or of an energy's): s2 = d s1 / dx, by automatic differentiation.
 
@@ -69,6 +91,10 @@ class FromScore(AbstractSecondOrder):
 
     def __call__(self, t: Level, x: Point) -> Point:
         return self.score(t, x)
+
+    def at(self, t: Level) -> AbstractEnergy | AbstractLevelScore:
+        """The level of the score it is made of: whoever needs its derivative takes it."""
+        return self.score.at(t)
 
     def apply(self, x: Point, v: Point) -> Point:
         return jax.jvp(lambda y: self.score(jnp.zeros(()), y), (x,), (v,))[1]
@@ -91,6 +117,10 @@ class AbstractFactored(AbstractSecondOrder):
     @abstractmethod
     def factors(self, x: Point) -> tuple[Float[Array, " d"], Float[Array, "d r"]]:
         """alpha and beta at x."""
+
+    def at(self, t: Level) -> LevelSecondOrder:
+        """The pair at the level it was learnt for."""
+        return LevelSecondOrder(score=self, level=t)
 
     def diagonal(self, x: Point) -> Point:
         alpha, beta = self.factors(x)
