@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
 from lapack_calls import batched_calls
 
 from unnorm import small_matrices as sm

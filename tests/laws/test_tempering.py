@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from harness import breaks, holds
+from walks import NoisyOzaki
 
 import unnorm as un
 from unnorm.energies import gaussian, gaussian_mixture
@@ -29,9 +30,15 @@ def test_ozaki_has_no_bias_on_a_gaussian_at_any_step(step, probes):
     steps = 60
     found = squares(Ozaki(step, probes), steps=steps)
     assert holds(found, VARIANCES * (1 - np.exp(-2 * steps * step / VARIANCES)))
-    # Negative control: half the time.
+    # Negative controls: half the time, where it is short, and Ozaki's drift with the noise of Langevin.
     if step < 1:
         assert breaks(found, VARIANCES * (1 - np.exp(-steps * step / VARIANCES)))
+    wrong = squares(NoisyOzaki(step, noise_of_langevin), steps=steps)
+    assert breaks(wrong, VARIANCES * (1 - np.exp(-2 * steps * step / VARIANCES)))
+
+
+def noise_of_langevin(h, c):
+    return 2 * h * jnp.ones_like(c)
 
 
 def test_langevin_at_the_same_step_is_biased():

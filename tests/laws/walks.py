@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Callable
 
 import blackjax
 import equinox as eqx
@@ -126,6 +127,19 @@ class PeriodicHMC(Wrong):
         begin = blackjax.hmc.init(state, log_density)
         end, info = kernel(key, begin, log_density, self.step_size, jnp.ones(state.size), self.leapfrogs)
         return end.position, Info(info.acceptance_rate, info.is_divergent)
+
+
+class NoisyOzaki(Wrong):
+    """Ozaki's walk with another variance of its noise, a function of the time and of minus the diagonal."""
+
+    step_size: float
+    variance: Callable = eqx.field(static=True)
+
+    def step(self, target, state, *, key):
+        h, c = self.step_size, jnp.diag(jax.hessian(target)(state))
+        moved = state - (1 - jnp.exp(-h * c)) / c * jax.grad(target)(state)
+        moved = moved + jnp.sqrt(self.variance(h, c)) * jax.random.normal(key, state.shape)
+        return moved, Info(jnp.ones(()), jnp.asarray(False))
 
 
 class ReversedGibbs(Wrong):
