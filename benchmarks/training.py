@@ -39,7 +39,7 @@ def ours(label: str, objective: un.objectives.AbstractObjective, steps: int = ST
     states = [start(learner, recipe, rows, jax.random.key(1))]
 
     def call() -> None:
-        states[0], _, _ = jax.block_until_ready(run_steps(recipe, states[0], rows, jnp.asarray(steps)))
+        states[0] = jax.block_until_ready(run_steps(recipe, states[0], rows, jnp.asarray(steps))).state
 
     return Side(label, call, steps)
 

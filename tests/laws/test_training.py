@@ -303,7 +303,7 @@ def single_steps(count: int, **options):
     recipe = dataclasses.replace(recipe, optimiser=optax.identity())
     states = [start(Number(jnp.asarray(0.0)), recipe, ROWS, jax.random.key(6))]
     for _ in range(count):
-        states.append(run_steps(recipe, states[-1], ROWS, jnp.asarray(1))[0])
+        states.append(run_steps(recipe, states[-1], ROWS, jnp.asarray(1)).state)
     return states
 
 

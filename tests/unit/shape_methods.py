@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from shape_parts import (
     CONTEXT,
     DATA,
@@ -249,7 +250,20 @@ def training() -> Iterator[Piece]:
         data = jnp.stack([DATA, DATA])
         un.training.fit_repeats(GAUSSIAN, objectives.DSM(noises.Gaussian(0.5)), data, steps=2, key=KEY)
 
+    def best_model() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "run"
+            model, objective = energies.tilt(GAUSSIAN, width=4, depth=1, key=KEY), objectives.DSM(noises.Gaussian(0.5))
+            options: dict[str, Any] = {"steps": 2, "optimiser": optax.adamw(1e-3), "checkpoint": path}
+            un.fit(model, objective, ROWS, key=KEY, progress=False, **options)
+            held(un.training.best_model(model, path))
+
     yield "training/fit", fit
+    yield "training/best_model", best_model
+    yield (
+        "training/trainable",
+        lambda: un.training.trainable(scores.conditional_energy(noises.Gaussian(1.0), 2, key=KEY)),
+    )
     yield "training/fit_repeats", repeats
     yield "training/constant", lambda: traced(un.training.constant, jnp.zeros(()))
 

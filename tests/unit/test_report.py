@@ -211,7 +211,7 @@ def test_columns_are_named_as_the_data_are(pages):
     assert {row[0] for row in read(plane, "density")[1:]} == {"lattice", "data", "draw"}
     assert read(one, "density")[0] == ["time", "density", "data", "draws"]
     assert read(one, "traces")[0] == ["chain", "draw", "time"]
-    assert read(one, "learning")[0] == ["step", "loss", "held_out", "rate_factor"]
+    assert read(one, "learning")[0] == ["step", "loss", "held_out", "rate_factor", "accuracy"]
 
 
 @CASES

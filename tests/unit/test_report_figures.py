@@ -88,6 +88,28 @@ def test_roll_backs_are_marked_where_the_run_returned_to():
     assert "4 roll-backs" in learning(history, outcome).caption
 
 
+def test_what_an_objective_says_is_drawn_and_kept():
+    history = {
+        "step": np.array([10, 20]),
+        "loss": np.ones(2),
+        "held_out": np.ones(2),
+        "rate_factor": np.ones(2),
+        "accuracy": np.array([0.5, 0.75]),
+    }
+    picture = learning(history, DONE)
+    below = picture.figure.axes[1]
+    assert below.get_ylabel() == "accuracy" and list(below.lines[0].get_ydata()) == [0.5, 0.75]
+    assert picture.csv() == b"step,loss,held_out,rate_factor,accuracy\n10,1,1,1,0.5\n20,1,1,1,0.75\n"
+    assert "Below: accuracy." in picture.alt
+    # More than there is room for are in the file all the same.
+    many = learning(history | {f"more {i}": np.ones(2) for i in range(5)}, DONE)
+    assert len(many.figure.axes) == 5 and len(many.columns) == 10 and "4 of 6" in many.caption
+    # Control: an objective that says nothing leaves one panel.
+    del history["accuracy"]
+    plain = learning(history, DONE)
+    assert len(plain.figure.axes) == 1 and "says" not in plain.caption and "Below" not in plain.alt
+
+
 def test_saving_leaves_process_settings_and_folder_clean(tmp_path: Path):
     before = dict(mpl.rcParams)
     figure = new_figure(2, 1)

@@ -17,7 +17,7 @@ from scipy import special
 
 from unnorm.compiling import compiled
 from unnorm.energies.base import AbstractNormalised, Point, Scalar
-from unnorm.energies.em import FULL, Covariance, fit_padded, trimmed
+from unnorm.energies.em import FULL, Covariance, fit_on, fit_padded, trimmed
 from unnorm.energies.kde import KDE
 from unnorm.energies.mixture import GaussianMixture
 from unnorm.errors import require
@@ -82,6 +82,13 @@ def _members(
     return [fit_padded(data, k, ridge=ridge, covariance=covariance, key=one) for one in keys]
 
 
+def components(mixture: GaussianMixture, first: int, end: int) -> GaussianMixture:
+    """The components from one number up to another, as a mixture."""
+    parts = (special.log_softmax(np.asarray(mixture.logits)[first:end]), mixture.means, mixture.components.factor)
+    arrays = (parts[0], *(np.asarray(part)[first:end] for part in parts[1:]))
+    return GaussianMixture(*(jnp.asarray(part, mixture.logits.dtype) for part in arrays))
+
+
 def _average(members: list[GaussianMixture], k: int) -> GaussianMixture:
     return _joined([trimmed(member, k) for member in members], np.full(len(members), 1 / len(members)))
 
@@ -142,6 +149,18 @@ class Committee(NamedTuple):
         size = min(self.size, len(train))
         fits = _members(train, size, self.members, self.ridge, self.covariance, jax.random.fold_in(key, size))
         return _average(fits, size)
+
+    @property
+    def components(self) -> int:
+        """How many components all members have together."""
+        return self.size * self.members
+
+    def refit(self, together: GaussianMixture, train: Float[Array, "n d"]) -> GaussianMixture:
+        """The committee as it was made, each member fitted on to these rows (`em.fit_on`)."""
+        ends = range(self.size, self.components + 1, self.size)
+        members = [components(together, end - self.size, end) for end in ends]
+        fits = [fit_on(one, train, ridge=self.ridge, covariance=self.covariance) for one in members]
+        return _average(fits, self.size)
 
 
 def committees(

@@ -166,16 +166,31 @@ def _fit(data: Array, size: int, settings: _Settings, key: PRNGKeyArray) -> Gaus
     (n, d), k = data.shape, settings.components
     seeds = _spread_seeds(data, size, key)
     alive = jnp.arange(size) < k
-    steps, ridge, tolerance, covariance = settings[1:]
-    floor = ridge * jnp.mean(jnp.var(data, 0)) * jnp.eye(d, dtype=data.dtype)
     centred = data - data.mean(0)
+    spread = jnp.broadcast_to(centred.T @ centred / n / k ** (2 / d) + _floor(data, settings), (size, d, d))
+    return _climbed(_mixture(alive / k, seeds, settings.covariance.of(spread, alive / k)), data, settings)
+
+
+@compiled
+def _go_on(mixture: GaussianMixture, data: Array, settings: _Settings) -> GaussianMixture:
+    """EM from a mixture that is there."""
+    return _climbed(mixture, data, settings)
+
+
+def _floor(data: Array, settings: _Settings) -> Array:
+    """What is added to every covariance."""
+    return settings.ridge * jnp.mean(jnp.var(data, 0)) * jnp.eye(data.shape[1], dtype=data.dtype)
+
+
+def _climbed(start: GaussianMixture, data: Array, settings: _Settings) -> GaussianMixture:
+    n = len(data)
+    alive = jnp.arange(len(start.logits)) < settings.components
+    floor = _floor(data, settings)
     rows, real = _blocks(data)
-    spread = jnp.broadcast_to(centred.T @ centred / n / k ** (2 / d) + floor, (size, d, d))
-    start = _mixture(alive / k, seeds, covariance.of(spread, alive / k))
 
     def go_on(carry):
         _, before, now, step = carry
-        return (step < steps) & ((step < 2) | (now - before > tolerance))
+        return (step < settings.steps) & ((step < 2) | (now - before > settings.tolerance))
 
     def climb(carry):
         mixture, _, now, step = carry
@@ -184,7 +199,8 @@ def _fit(data: Array, size: int, settings: _Settings, key: PRNGKeyArray) -> Gaus
         shift = sums.first / counts[:, None]
         covariances = sums.second / counts[:, None, None] - shift[:, :, None] * shift[:, None, :]
         counts = jnp.where(alive, counts, 0.0)
-        moved = _mixture(counts / counts.sum(), mixture.means + shift, covariance.of(covariances, counts) + floor)
+        shaped = settings.covariance.of(covariances, counts) + floor
+        moved = _mixture(counts / counts.sum(), mixture.means + shift, shaped)
         return moved, now, sums.log_likelihood / n, step + 1
 
     low = jnp.asarray(-jnp.inf, data.dtype)
@@ -236,6 +252,27 @@ def fit_padded(
     size = next((size for size in _PADDED if k <= size), k)
     numbers = jax.tree.map(jnp.asarray, (k, steps, float(ridge), float(tolerance), covariance))
     return _fit(data, size, _Settings(*numbers), key)
+
+
+def fit_on(
+    mixture: GaussianMixture,
+    data: Float[Array, "n d"],
+    *,
+    steps: int = 100,
+    ridge: float = 1e-3,
+    tolerance: float = 1e-5,
+    covariance: Covariance = FULL,
+) -> GaussianMixture:
+    """EM from a mixture that was fitted to other rows: what it was told by those that are not here is forgotten.
+
+    >>> points = jax.random.normal(jax.random.key(0), (500, 2))
+    >>> start = fit_mixture(points, 3, key=jax.random.key(1))
+    >>> fit_on(start, points[:400]).means.shape
+    (3, 2)
+    """
+    k = len(mixture.logits)
+    numbers = jax.tree.map(jnp.asarray, (k, steps, float(ridge), float(tolerance), covariance))
+    return _go_on(mixture, data, _Settings(*numbers))
 
 
 def trimmed(mixture: GaussianMixture, k: int) -> GaussianMixture:

@@ -97,7 +97,7 @@ class Geyer(AbstractObjective, AbstractStateRemarks):
         of_data = jnp.mean(jax.vmap(model)(batch) - jax.vmap(reference)(batch))
         loss = of_data + jax.nn.logsumexp(log_weights) - jnp.log(len(draws))
         moved = GeyerState(anchor, draws, jnp.where(due, 0, state.age) + 1, state.collapses + collapsed)
-        info = {"effective_share": effective_share(log_weights), "collapses": moved.collapses.astype(float)}
+        info = {"effective_share": effective_share(log_weights), "collapsed": collapsed.astype(float)}
         return loss, (moved, info)
 
     def remarks(self, state: GeyerState) -> tuple[str, ...]:

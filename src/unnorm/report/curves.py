@@ -25,10 +25,13 @@ from unnorm.report.figures import (
 from unnorm.runs import Prepared
 from unnorm.samplers import Trace
 from unnorm.samplers.diagnostics import ESS_LIMIT, RHAT_LIMIT
+from unnorm.training import RECORDED
 
 #: Chains and columns whose walks are shown.
 CHAINS = 4
 COLUMNS = 3
+#: How much of what an objective says is drawn; the file of the figure has all of it.
+SAID = 4
 
 
 def roll_backs(history: Mapping[str, np.ndarray], outcome: Outcome) -> list[int]:
@@ -43,10 +46,12 @@ def roll_backs(history: Mapping[str, np.ndarray], outcome: Outcome) -> list[int]
 
 @styled
 def learning(history: Mapping[str, np.ndarray], outcome: Outcome) -> Picture:
-    """Loss and held-out loss against the step, roll-backs marked."""
+    """Loss and held-out loss against the step, roll-backs marked; below, what the objective says beside its loss."""
     steps = np.asarray(history["step"])
-    figure = new_figure(WIDE, 3.4)
-    axes = figure.subplots()
+    said = [name for name in history if name not in RECORDED]
+    heights = [3.4, *(1.5 for _ in said[:SAID])]
+    figure = new_figure(WIDE, sum(heights))
+    axes, *below = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
     marker = "o" if len(steps) < 12 else ""
     series = (("loss", "training", DATA), ("held_out", "held out (averaged weights)", MODEL))
     shown = [np.asarray(history[name], float) for name, _, _ in series]
@@ -57,7 +62,13 @@ def learning(history: Mapping[str, np.ndarray], outcome: Outcome) -> Picture:
     backs = roll_backs(history, outcome)
     for i, step in enumerate(sorted(set(backs))):
         axes.axvline(step, color=INK, linewidth=1, linestyle=(0, (2, 2)), label="rolled back to" if i == 0 else None)
-    axes.set_xlabel("step")
+    for panel, name in zip(below, said, strict=False):
+        panel.plot(steps, np.asarray(history[name], float), color=DATA, marker=marker, markersize=4)
+        panel.set_ylabel(label_of(name, 18))
+        panel.locator_params(axis="y", nbins=4)
+        grid_lines(panel, "y")
+    figure.align_ylabels()
+    [axes, *below][-1].set_xlabel("step")
     axes.set_ylabel("loss")
     axes.set_xlim(0, max([int(steps.max()) if len(steps) else 1, 1]))
     grid_lines(axes, "y")
@@ -67,12 +78,15 @@ def learning(history: Mapping[str, np.ndarray], outcome: Outcome) -> Picture:
         axes.text(0.5, 0.5, "nothing was recorded", transform=axes.transAxes, ha="center", color=QUIET)
     caption = "Each point is one evaluation; the training loss is the mean since the one before. "
     caption += f"{len(backs)} roll-backs to the last good state, at half the rate each. " if backs else ""
-    caption += "The first values lie above the frame." if cut else ""
+    caption += "The first values lie above the frame. " if cut else ""
+    caption += "Below, means of what the objective says of its training batches. " if said else ""
+    caption += f"Drawn are {SAID} of {len(said)} such numbers; the file has all. " if len(said) > SAID else ""
+    described = f" Below: {', '.join(said[:SAID])}." if said else ""
     return Picture(
         "learning",
         figure,
-        {name: np.asarray(history[name]) for name in ("step", "loss", "held_out", "rate_factor")},
-        alt="Training loss and held-out loss against the step.",
+        {name: np.asarray(history[name]) for name in (*RECORDED, *said)},
+        alt=f"Training loss and held-out loss against the step.{described}",
         caption=caption.strip(),
     )
 

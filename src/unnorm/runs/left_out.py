@@ -2,7 +2,7 @@
 
 A model knows its training rows: they seem likelier than rows it has not seen, and an outlier among them does not stand
 out. So the whole model is fitted again several times, each time without one share of the rows, which it then judges:
-reference (by the recipe that was chosen once), network and log Z. Copies of a row, and rows of one group, are left out
+the reference, from where it was and by the recipe that was chosen once, then network and log Z. Copies of a row, and rows of one group, are left out
 together.
 """
 
@@ -54,7 +54,7 @@ def _judged(run: Run, fold: int, chosen: Chosen | None) -> tuple[np.ndarray, np.
     """The numbers of the rows of a fold, their unit-coordinate log densities but for log Z, and log Z."""
     rest, rows = _without(run, fold)
     key = jax.random.fold_in(jax.random.key(run.settings.seed), fold)
-    reference = None if chosen is None else chosen.recipe.fit(rest.train, key=key)
+    reference = None if chosen is None else chosen.recipe.refit(chosen.density, rest.train)
     fitted = train(run.settings, rest, reference=reference, progress=False)
     require(
         fitted.outcome.ok,

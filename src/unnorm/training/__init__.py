@@ -7,3 +7,4 @@ from unnorm.training.loop import fit as fit
 from unnorm.training.optimisers import constant as constant
 from unnorm.training.optimisers import cosine as cosine
 from unnorm.training.repeats import fit_repeats as fit_repeats
+from unnorm.training.state import RECORDED as RECORDED

@@ -29,6 +29,7 @@ from unnorm.training import checkpoint as checkpoints
 from unnorm.training.optimisers import Schedule, adam, rates, require_descent
 from unnorm.training.points import checked_points
 from unnorm.training.state import (
+    RECORDED,
     Judge,
     Recipe,
     TrainState,
@@ -49,7 +50,12 @@ USUAL_RATE = 1e-3
 
 @dataclass(frozen=True)
 class Fit(Generic[Model]):
-    """A trained model and how it came about."""
+    """A trained model and how it came about.
+
+    `history` has a row for each evaluation: `step`, mean `loss` since the one before, `held_out`, `rate_factor` (below
+    1 after roll-backs), and under their own names the means of what the objective says beside its loss, such as the
+    `accuracy` of noise contrasts, each over the steps at which it was finite.
+    """
 
     model: Model
     outcome: Outcome
@@ -83,7 +89,7 @@ class _Run:
     def __init__(self, state: TrainState, path: Path | None, every: float, arguments: Mapping[str, Any]):
         self.state = state
         self.good = state
-        self.history: dict[str, list[float]] = {"step": [], "loss": [], "held_out": [], "rate_factor": []}
+        self.history: dict[str, list[float]] = {name: [] for name in RECORDED}
         self.events: list[str] = []
         self.path = path
         self.every = every
@@ -92,10 +98,11 @@ class _Run:
         self.fixed = "" if path is None else checkpoints.fixed_identity(arguments["model"])
         self.saved_at = -math.inf
 
-    def record(self, loss: float, held_out: float) -> None:
+    def record(self, loss: float, held_out: float, info: Mapping[str, Array]) -> None:
         row = (int(self.state.step), loss, held_out, float(self.state.rate_factor))
-        for column, value in zip(self.history.values(), row, strict=True):
-            column.append(value)
+        row = dict(zip(RECORDED, row, strict=True)) | {name: float(value) for name, value in info.items()}
+        for name, value in row.items():
+            self.history.setdefault(name, []).append(value)
 
     def save(self, *, final: bool = False) -> None:
         if self.path is None or (not final and time.monotonic() - self.saved_at < self.every):
@@ -118,7 +125,9 @@ class _Run:
         advice = "give the settings it was made with"
         require_same(self.arguments, notes.get("arguments", {}), f"{self.path} holds a run", advice)
         self.state = self.good = checkpoints.restore(self.state, saved, str(self.path))
-        self.history = {name: list(arrays[f"history/{name}"]) for name in self.history}
+        # What the objective says stands behind the rest, in the order of the alphabet, as when it was recorded.
+        said = sorted({name.removeprefix("history/") for name in arrays if name.startswith("history/")} - set(RECORDED))
+        self.history = {name: list(arrays[f"history/{name}"]) for name in (*RECORDED, *said)}
         self.events = list(notes["events"])
         return bool(notes["finished"])
 
@@ -266,7 +275,7 @@ def fit(
             before = int(run.state.step)
             # Chunks end at multiples of `chunk`, wherever a resumed run begins.
             count = min(chunk - before % chunk, steps - before)
-            moved, loss, bad = run_steps(recipe, _on_every_device(run.state), data, jnp.asarray(count))
+            moved, loss, info, bad = run_steps(recipe, _on_every_device(run.state), data, jnp.asarray(count))
             held_out = math.nan if valid is None else _held_out(recipe, other, moved, valid)
             # An optimiser whose memory overflowed would stand still from then on, with every loss finite.
             finite = bool(all_finite((moved.weights, moved.optimiser)))
@@ -279,7 +288,7 @@ def fit(
             run.state = _keep_best(moved, held_out if judged else -float(moved.step))
             stopped = patience is not None and judged and int(run.state.stale) >= patience
             run.good = run.state
-            run.record(float(loss), held_out)
+            run.record(float(loss), held_out, info)
             run.save()
             advance(count, f"loss {float(loss):.4f}  held out {held_out:.4f}")
         if not finished or int(run.state.step) > resumed_at:

@@ -61,8 +61,7 @@ def fit_repeats(
     @compiled
     def run(data: Array, keys: Array):
         def one(points, key):
-            state, _, _ = many_steps(recipe, start(model, recipe, points, key), points, jnp.asarray(steps))
-            return state.average
+            return many_steps(recipe, start(model, recipe, points, key), points, jnp.asarray(steps)).state.average
 
         return eqx.filter_vmap(one)(data, keys)
 

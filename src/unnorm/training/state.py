@@ -1,21 +1,26 @@
 """Everything a training run is at one moment, and the step that moves it on."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
+from jax.extend.core import jaxpr_as_fun
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from unnorm.compiling import compiled
 from unnorm.devices import split_over_devices
+from unnorm.errors import require
 from unnorm.objectives import AbstractObjective
+from unnorm.objectives.base import Info
 from unnorm.parts import trainable
 from unnorm.training.optimisers import Schedule, stepped
 
 #: Held-out rows looked at per evaluation, in batches: enough to tell better from worse, few enough to do often.
 HELD_OUT_BATCHES = 10
+#: What is recorded of every run, beside what its objective says.
+RECORDED = ("step", "loss", "held_out", "rate_factor")
 
 
 class TrainState(eqx.Module):
@@ -108,8 +113,8 @@ def moved_by(recipe: Recipe, state: TrainState, updates: Any) -> Any:
     return jax.tree.map(lambda w, d: w - (rate * d).astype(w.dtype), state.weights, updates)
 
 
-def update(recipe: Recipe, state: TrainState, data: Array) -> tuple[TrainState, Float[Array, ""]]:
-    """One step of stochastic gradient descent; returns the loss before it."""
+def update(recipe: Recipe, state: TrainState, data: Array) -> tuple[TrainState, Float[Array, ""], Info]:
+    """One step of stochastic gradient descent; returns the loss before it, and what the objective says beside it."""
     order, batch = next_batch(state, data, recipe.batch)
     # The retry count is part of the key: a step that blew up is not tried again with the same noise.
     key = jax.random.fold_in(jax.random.fold_in(state.key, state.step), 2 + state.retries)
@@ -117,7 +122,7 @@ def update(recipe: Recipe, state: TrainState, data: Array) -> tuple[TrainState, 
     def loss_of(weights):
         return recipe.objective(eqx.combine(weights, recipe.skeleton), state.objective, batch, key=key)
 
-    (loss, (objective, _)), gradient = eqx.filter_value_and_grad(loss_of, has_aux=True)(state.weights)
+    (loss, (objective, info)), gradient = eqx.filter_value_and_grad(loss_of, has_aux=True)(state.weights)
     updates, optimiser = stepped(
         recipe.optimiser, gradient, state.optimiser, state.weights, loss, lambda weights: loss_of(weights)[0]
     )
@@ -130,34 +135,60 @@ def update(recipe: Recipe, state: TrainState, data: Array) -> tuple[TrainState, 
         weights, optimiser, average, state.best, state.best_loss, objective, order, state.step + 1, state.key,
         state.rate_factor, state.retries, state.stale,
     )  # fmt: skip
-    return moved, loss
+    return moved, loss, checked_info(recipe.objective, info)
 
 
-def many_steps(
-    recipe: Recipe, state: TrainState, data: Array, count: Int[Array, ""]
-) -> tuple[TrainState, Float[Array, ""], Int[Array, ""]]:
-    """`count` steps in one compiled loop: the state after, the mean loss, and the first step whose loss was not finite.
+def checked_info(objective: AbstractObjective, info: Info) -> Info:
+    """What an objective says beside its loss: single numbers under names that the history has not."""
+    for name, value in info.items():
+        who = f"{type(objective).__name__} reports {name!r}"
+        require(name not in RECORDED, f"{who}, which the history of every run has already; give it another name")
+        require(jnp.shape(value) == (), f"{who} of shape {jnp.shape(value)}; what a history holds is single numbers")
+    return {name: jnp.asarray(value, float) for name, value in info.items()}
 
-    (-1 if all were finite.) `count` is an array, so chunks of any length share one program.
-    """
+
+class Steps(NamedTuple):
+    """What came of some steps."""
+
+    state: TrainState
+    #: The mean over the steps.
+    loss: Float[Array, ""]
+    #: The means of what the objective says, each over the steps at which it was finite.
+    info: Info
+    #: The first step whose loss was not finite, or -1.
+    bad: Int[Array, ""]
+
+
+def many_steps(recipe: Recipe, state: TrainState, data: Array, count: Int[Array, ""]) -> Steps:
+    """`count` steps in one compiled loop. `count` is an array, so chunks of any length share one program."""
     dynamic, static = eqx.partition(state, eqx.is_array)
 
-    def body(_, carry):
-        dynamic, total, bad = carry
-        state = eqx.combine(dynamic, static)
-        moved, loss = update(recipe, state, data)
-        bad = jnp.where((bad < 0) & ~jnp.isfinite(loss), state.step, bad)
-        return eqx.filter(moved, eqx.is_array), total + loss, bad
+    def step(dynamic):
+        moved, loss, info = update(recipe, eqx.combine(dynamic, static), data)
+        return eqx.filter(moved, eqx.is_array), loss, info
 
-    first = (dynamic, jnp.zeros(()), jnp.asarray(-1, jnp.int32))
-    dynamic, total, bad = jax.lax.fori_loop(0, count, body, first)
-    return eqx.combine(dynamic, static), total / count, bad
+    # Traced once and for all: only then are the names known of what the objective says, whose sums begin at zero.
+    traced, (_, _, says) = jax.make_jaxpr(step, return_shape=True)(dynamic)
+    structure = jax.tree.structure((dynamic, 0.0, says))
+
+    def body(_, carry):
+        before, total, sums, finite, bad = carry
+        dynamic, loss, info = jax.tree.unflatten(structure, jaxpr_as_fun(traced)(*jax.tree.leaves(before)))
+        bad = jnp.where((bad < 0) & ~jnp.isfinite(loss), eqx.combine(before, static).step, bad)
+        sums = {name: sums[name] + jnp.where(jnp.isfinite(value), value, 0) for name, value in info.items()}
+        finite = {name: finite[name] + jnp.isfinite(value) for name, value in info.items()}
+        return dynamic, total + loss, sums, finite, bad
+
+    sums = {name: jnp.zeros((), value.dtype) for name, value in says.items()}
+    finite = {name: jnp.zeros((), jnp.int32) for name in says}
+    first = (dynamic, jnp.zeros(()), sums, finite, jnp.asarray(-1, jnp.int32))
+    dynamic, total, sums, finite, bad = jax.lax.fori_loop(0, count, body, first)
+    info = {name: value / finite[name] for name, value in sums.items()}
+    return Steps(eqx.combine(dynamic, static), total / count, info, bad)
 
 
 @compiled
-def run_steps(
-    recipe: Recipe, state: TrainState, data: Array, count: Int[Array, ""]
-) -> tuple[TrainState, Float[Array, ""], Int[Array, ""]]:
+def run_steps(recipe: Recipe, state: TrainState, data: Array, count: Int[Array, ""]) -> Steps:
     """`many_steps` as a program of its own."""
     return many_steps(recipe, state, data, count)
 
