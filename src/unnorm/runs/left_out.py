@@ -2,8 +2,8 @@
 
 A model knows its training rows: they seem likelier than rows it has not seen, and an outlier among them does not stand
 out. So the whole model is fitted again several times, each time without one share of the rows, which it then judges:
-the reference, from where it was and by the recipe that was chosen once, then network and log Z. Copies of a row, and rows of one group, are left out
-together.
+the reference from where it was and by the recipe that was chosen once, then network and log Z. Copies of a row, and
+rows of one group, are left out together.
 """
 
 from collections.abc import Mapping
