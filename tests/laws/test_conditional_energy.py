@@ -58,11 +58,17 @@ def noised(t):
 
 @pytest.mark.parametrize("t", LEVELS)
 def test_denoising_teaches_the_scores_of_all_levels(energy, t):
-    """What the loss exceeds its minimum by: a tenth of what an untrained model has, or less."""
+    """What the loss exceeds its minimum by: a seventh of what an untrained model has at this very level, or less."""
     before = conditional_energy(NOISE, 2, spread=0.8, width=32, depth=2, key=jax.random.key(7))
     level = jnp.asarray(t)
-    assert float(_excess(energy, blurred(level), level, noised(level))) < 0.01
-    assert float(_excess(before, blurred(jnp.asarray(0.3)), jnp.asarray(0.3), noised(jnp.asarray(0.3)))) > 0.03
+
+    def excess(model) -> float:
+        return float(_excess(model, blurred(level), level, noised(level)))
+
+    assert excess(energy) < 0.15 * excess(before)
+    # Control: the scores of another level. (Up to 0.2 the noise is so narrow that they are all alike.)
+    if t > 0:
+        assert excess(lambda t, y: energy(t + 0.2, y)) > 0.5 * excess(before)
 
 
 def test_its_score_is_a_gradient_and_that_of_a_free_network_is_not(energy):
@@ -99,10 +105,14 @@ def test_a_level_is_an_energy(energy):
     t = jnp.asarray(0.3)
     one, ys = energy.at(t), noised(t)[:500]
     np.testing.assert_allclose(jax.vmap(jax.grad(one))(ys), -jax.vmap(lambda y: energy(t, y))(ys), rtol=1e-5, atol=1e-6)
-    gaps = jax.vmap(one)(ys) - jax.vmap(blurred(t))(ys)
-    assert float(jnp.std(gaps)) < 0.15
-    wrong = jax.vmap(energy.at(0.8))(ys) - jax.vmap(blurred(t))(ys)
-    assert float(jnp.std(wrong)) > 0.15
+    before = conditional_energy(NOISE, 2, spread=0.8, width=32, depth=2, key=jax.random.key(7))
+
+    def spread(model) -> float:
+        return float(jnp.std(jax.vmap(model)(ys) - jax.vmap(blurred(t))(ys)))
+
+    assert spread(one) < 0.15
+    # Controls: another level, and the same one before training.
+    assert spread(energy.at(0.8)) > 0.5 and spread(before.at(t)) > 0.5
 
 
 # ------------------------------------------------------------------------------------------ a regularised diffusion
@@ -136,14 +146,15 @@ def gaps(process: str, jumps: AbstractNoise | AbstractNoiseFromData | None) -> n
 
 @pytest.mark.parametrize("process", PROCESSES)
 def test_jumps_at_the_smallest_level_set_the_weights_that_denoising_leaves_open(process):
-    jumps = gaps(process, GlobalJumps(0.3))
+    # By way of a factor, so that jumps and controls share their program: with 1 they are as they were.
+    jumps, forgetful, tenth = (gaps(process, SpoiltFromData(GlobalJumps(0.3), factor)) for factor in (1.0, 0.0, 0.9))
     # Half a hundredth for what training leaves; the controls are off by more than a tenth.
     assert holds(jumps, 0.0, bias=0.005)
     assert SIGMAS * jumps.std(ddof=1) / REPEATS**0.5 < 0.02
-    # Control: jumps that forget their ratio make both modes equally heavy.
-    forgetful = gaps(process, SpoiltFromData(GlobalJumps(0.3), 0.0))
+    # Controls: jumps that forget their ratio make both modes equally heavy, and a tenth of it is seen too.
     assert breaks(forgetful, 0.0, bias=0.1)
     assert holds(forgetful, 0.5 - LEFT, bias=0.03)
+    assert breaks(tenth, 0.0, bias=0.005)
 
 
 @pytest.mark.parametrize("process", PROCESSES)
