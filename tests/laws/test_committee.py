@@ -157,6 +157,34 @@ def test_every_shape_climbs_its_likelihood_to_a_fixed_point(kind):
     assert climb[-1] - climb[-2] < 1e-3
 
 
+def lopsided() -> jax.Array:
+    """Rows on which every shape of covariance is another fit."""
+    covariances = [[[1.0, 0.8], [0.8, 1.0]], [[2.0, -0.3], [-0.3, 0.2]]]
+    return gaussian_mixture([0.6, 0.4], [[-1.0, 0.0], [2.0, 1.0]], covariances).samples(1500, key=jax.random.key(11))
+
+
+@pytest.mark.parametrize("kind", [FULL, DIAGONAL, SPHERICAL, TIED])
+def test_at_the_end_every_shape_has_the_moments_of_its_shares(kind):
+    """The fixed point of EM: weights, means and covariances are those of the rows by their responsibilities."""
+    data = lopsided()
+    fitted = fit_mixture(data, 2, steps=1000, ridge=1e-6, tolerance=0.0, covariance=kind, key=jax.random.key(8))
+    rows = np.asarray(data, np.float64)
+    logs = np.asarray(jax.vmap(fitted.component_log_probs)(data), np.float64)
+    shares = np.exp(logs - np.logaddexp.reduce(logs, axis=1)[:, None])
+    counts = shares.sum(axis=0)
+    means = shares.T @ rows / counts[:, None]
+    offsets = rows[:, None] - means
+    scatter = np.einsum("nk,nki,nkj->kij", shares, offsets, offsets) / counts[:, None, None]
+    np.testing.assert_allclose(fitted.weights, counts / len(rows), atol=1e-3)
+    np.testing.assert_allclose(fitted.means, means, atol=3e-3)
+    found = jax.vmap(lambda part: part.covariance)(fitted.components)
+    np.testing.assert_allclose(found, kind.of(jnp.asarray(scatter), jnp.asarray(counts)), atol=5e-3)
+    # Control: none of the other shapes fits.
+    for other in (FULL, DIAGONAL, SPHERICAL, TIED):
+        if other is not kind:
+            assert not np.allclose(found, other.of(jnp.asarray(scatter), jnp.asarray(counts)), atol=5e-2)
+
+
 def test_spherical_components_are_recovered_and_need_fewer_rows():
     """Where the truth is round, round components lose less on new rows: 3 numbers of spread against 63."""
     truth, data = scattered(150)

@@ -58,11 +58,17 @@ def noised(t):
 
 @pytest.mark.parametrize("t", LEVELS)
 def test_denoising_teaches_the_scores_of_all_levels(energy, t):
-    """What the loss exceeds its minimum by: a tenth of what an untrained model has, or less."""
+    """What the loss exceeds its minimum by: a seventh of what an untrained model has at this very level, or less."""
     before = conditional_energy(NOISE, 2, spread=0.8, width=32, depth=2, key=jax.random.key(7))
     level = jnp.asarray(t)
-    assert float(_excess(energy, blurred(level), level, noised(level))) < 0.01
-    assert float(_excess(before, blurred(jnp.asarray(0.3)), jnp.asarray(0.3), noised(jnp.asarray(0.3)))) > 0.03
+
+    def excess(model) -> float:
+        return float(_excess(model, blurred(level), level, noised(level)))
+
+    assert excess(energy) < 0.15 * excess(before)
+    # Control: the scores of another level. (Up to 0.2 the noise is so narrow that they are all alike.)
+    if t > 0:
+        assert excess(lambda t, y: energy(t + 0.2, y)) > 0.5 * excess(before)
 
 
 def test_its_score_is_a_gradient_and_that_of_a_free_network_is_not(energy):
@@ -99,10 +105,14 @@ def test_a_level_is_an_energy(energy):
     t = jnp.asarray(0.3)
     one, ys = energy.at(t), noised(t)[:500]
     np.testing.assert_allclose(jax.vmap(jax.grad(one))(ys), -jax.vmap(lambda y: energy(t, y))(ys), rtol=1e-5, atol=1e-6)
-    gaps = jax.vmap(one)(ys) - jax.vmap(blurred(t))(ys)
-    assert float(jnp.std(gaps)) < 0.15
-    wrong = jax.vmap(energy.at(0.8))(ys) - jax.vmap(blurred(t))(ys)
-    assert float(jnp.std(wrong)) > 0.15
+    before = conditional_energy(NOISE, 2, spread=0.8, width=32, depth=2, key=jax.random.key(7))
+
+    def spread(model) -> float:
+        return float(jnp.std(jax.vmap(model)(ys) - jax.vmap(blurred(t))(ys)))
+
+    assert spread(one) < 0.15
+    # Controls: another level, and the same one before training.
+    assert spread(energy.at(0.8)) > 0.5 and spread(before.at(t)) > 0.5
 
 
 # ------------------------------------------------------------------------------------------ a regularised diffusion
@@ -121,16 +131,20 @@ def rows() -> jax.Array:
     return jnp.asarray(sides + 0.4 * generator.normal(size=sides.shape), float)
 
 
+@eqx.filter_jit
+def _left(fits, level):
+    grid = jnp.linspace(-8, 8, 2001)[:, None]
+    mass = jax.nn.softmax(eqx.filter_vmap(lambda m: -jax.vmap(m.at(level))(grid))(fits), axis=1)
+    return jnp.sum(jnp.where(grid[:, 0] < 0, mass, 0.0), axis=1)
+
+
 def gaps(process: str, jumps: AbstractNoise | AbstractNoiseFromData | None) -> np.ndarray:
     """The mass left of 0 at that level less the share of rows there, of models learnt on 8 data sets."""
     noise, level = PROCESSES[process]
     objective = DSM(noise) if jumps is None else DSM(noise) + AtLevel(CNCE(jumps), level)
     model = conditional_energy(noise, 1, spread=3.0, width=16, depth=2, key=jax.random.key(0))
     fits = fit_repeats(model, objective, rows(), steps=800, batch=100, rate=1e-2, key=jax.random.key(1))
-    grid = jnp.linspace(-8, 8, 2001)[:, None]
-    logs = eqx.filter_jit(eqx.filter_vmap(lambda m: -jax.vmap(m.at(level))(grid)))(fits)
-    mass = jax.nn.softmax(logs, axis=1)
-    found = np.asarray(jnp.sum(jnp.where(grid[:, 0] < 0, mass, 0.0), axis=1))
+    found = np.asarray(_left(fits, jnp.asarray(level)))
     return found - np.mean(np.asarray(rows())[..., 0] < 0, axis=1)
 
 
@@ -148,9 +162,11 @@ def test_jumps_at_the_smallest_level_set_the_weights_that_denoising_leaves_open(
 
 @pytest.mark.parametrize("process", PROCESSES)
 def test_without_jumps_a_weight_is_wherever_training_happens_to_leave_it(process):
-    """Of denoising alone, and of denoising with local moves, which do not lead across either."""
     assert breaks(np.abs(gaps(process, None)), 0.0, bias=0.05)
-    assert breaks(gaps(process, Gaussian(0.3)), 0.0, bias=0.1)
+
+
+def test_local_moves_at_that_level_do_not_lead_across_either():
+    assert breaks(gaps("exploding", Gaussian(0.3)), 0.0, bias=0.1)
 
 
 def test_a_model_without_levels_is_refused():

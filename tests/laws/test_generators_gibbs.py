@@ -208,7 +208,7 @@ def test_an_untrained_conditional_score_is_that_of_gaussian_data(name):
 
 
 def test_a_conditional_score_learns_the_scores_of_all_levels():
-    """E |sigma (s - s_exact)|^2 / d over noised data: what DSM exceeds its minimum by. At first it is 0.1 to 0.5."""
+    """E |sigma (s - s_exact)|^2 / d over noised data, what DSM exceeds its minimum by, falls to a seventh or less."""
     noise, centres = VarianceExploding(0.1, 5.0), jnp.array([[-1.0, 0.0], [1.0, 0.5]])
     data = un.energies.gaussian_mixture([0.3, 0.7], centres, 0.4).samples(5000, key=jax.random.key(6))
     model = conditional_score(noise, 2, spread=0.8, width=64, depth=2, key=jax.random.key(7))
@@ -225,5 +225,7 @@ def test_a_conditional_score_learns_the_scores_of_all_levels():
         return jnp.mean(jax.vmap(lambda y: noise.sigma(t) * (score_of(t, y) - exact(t, y)))(ys) ** 2)
 
     for t in jnp.array([0.0, 0.3, 0.6, 0.9]):
-        assert float(excess(learnt, t)) < 0.01
-    assert float(excess(model, jnp.array(0.3))) > 0.03
+        assert float(excess(learnt, t)) < 0.15 * float(excess(model, t))
+        # Control: the scores of another level, which are all alike where the noise is narrow.
+        if t > 0:
+            assert float(excess(lambda t, y: learnt(t + 0.2, y), t)) > 0.5 * float(excess(model, t))
