@@ -15,7 +15,7 @@ _TYPE = re.compile(r"tensor<((?:\d+x)*)[a-z]\w*>")
 def calls(text: str) -> list[tuple[str, int]]:
     """Name of every LAPACK call in StableHLO, and how many matrices it is given at once.
 
-    >>> calls('%0 = stablehlo.custom_call @lapack_spotrf_ffi(%a) {uplo = 76 : ui8} : (tensor<5x2x2xf32>) -> ()')
+    >>> calls("%0 = stablehlo.custom_call @lapack_spotrf_ffi(%a) {uplo = 76 : ui8} : (tensor<5x2x2xf32>) -> ()")
     [('lapack_spotrf_ffi', 5)]
     """
     found = []
