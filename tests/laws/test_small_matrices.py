@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
 from lapack_calls import batched_calls
 
 from unnorm import small_matrices as sm
@@ -96,8 +95,6 @@ def test_derivatives_are_those_of_finite_differences(name):
     weights = rng.normal(size=slope.shape)
     along = np.sum(weights * slope)
     with jax.enable_x64(True):
-        arguments = [jnp.asarray(a) for a in given]
-
         places = tuple(range(len(given)))
 
         def one(weights, *arguments):
