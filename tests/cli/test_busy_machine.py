@@ -15,40 +15,38 @@ LIMIT = 180
 #: Commands that run at once.
 TOGETHER = 3
 COLUMNS = 6
-BUSY = "while True: pass"
 
 
-def _all_cores() -> None:
-    """As a user's command has them, whatever this worker keeps to."""
+def _started(command: list[str]) -> subprocess.Popen:
+    """The command on all cores, as a user's has them, whatever this worker keeps to."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+        os.sched_setaffinity(process.pid, range(os.cpu_count() or 1))
+    return process
 
 
 def ends(command: list[str], limit: float = LIMIT) -> bool:
     """Whether the command is done within the limit; it must not fail."""
-    try:
-        done = subprocess.run(
-            command, timeout=limit, capture_output=True, text=True, check=False, preexec_fn=_all_cores
-        )
-    except subprocess.TimeoutExpired:
-        return False
-    assert done.returncode == 0, done.stderr[-2000:]
+    with _started(command) as process:
+        try:
+            _, said = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return False
+    assert process.returncode == 0, said[-2000:]
     return True
 
 
 @contextlib.contextmanager
 def busy(processes: int = 2):
     """That many processes which do nothing but keep a core busy."""
-    running = [
-        subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.DEVNULL, preexec_fn=_all_cores)
-        for _ in range(processes)
-    ]
+    running = [_started([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
     try:
         yield
     finally:
         for process in running:
             process.kill()
-            process.wait()
+            process.communicate()
 
 
 @pytest.fixture(scope="module")
