@@ -27,7 +27,7 @@ def test_json_is_one_document_and_nothing_else(run):
     assert {"log_likelihood", "baselines", "log_z", "sampler"} <= content.keys()
 
 
-def test_log_density_counts_the_change_of_units(run, table):
+def test_log_density_counts_the_change_of_units(run, fresh):
     """A Gaussian model has scipy's density in the table's own units; forgetting them is off by the log volume."""
     from scipy.stats import multivariate_normal
 
@@ -37,9 +37,10 @@ def test_log_density_counts_the_change_of_units(run, table):
     mean = saved.prepared.standardiser.to_raw(np.asarray(saved.model.mean))
     scale = saved.prepared.standardiser.scale
     covariance = np.asarray(saved.model.covariance, float) * np.outer(scale, scale)
-    rows = read_rows(unnorm("score", run, table, "--quiet").out)
+    rows = read_rows(unnorm("score", run, fresh, "--quiet").out)
+    assert not any(row["fitted"] for row in rows)
     density = np.array([row["log_density"] for row in rows])
-    truth = multivariate_normal(mean, covariance).logpdf(read_table(table).values)
+    truth = multivariate_normal(mean, covariance).logpdf(read_table(fresh).values)
     np.testing.assert_allclose(density, truth, atol=2e-3)
     assert abs(saved.prepared.standardiser.log_volume) > 0.1, "the control needs units that matter"
 
@@ -83,10 +84,13 @@ def test_the_same_seed_gives_the_same_draws(run):
     assert one == two != other
 
 
-def test_evaluate_judges_on_another_table(run, table):
+def test_evaluate_judges_on_another_table(run, fresh, table, tmp_path):
     own = json.loads(unnorm("evaluate", run, "--json", "--quiet").out)["log_likelihood"]
-    other = json.loads(unnorm("evaluate", run, "--data", table, "--json", "--quiet").out)["log_likelihood"]
-    assert other["stderr"] < own["stderr"], "ten times the rows"
+    other = json.loads(unnorm("evaluate", run, "--data", fresh, "--json", "--quiet").out)["log_likelihood"]
+    # Of rows that were fitted none is judged on: what is left of the run's own table are its test rows.
+    again = unnorm("evaluate", run, "--data", table, "--json")
+    assert json.loads(again.out)["log_likelihood"] == own and "540 of 600 rows" in again.err
+    assert other["stderr"] < own["stderr"], "fifteen times the rows"
     assert abs(own["value"] - other["value"]) < 5 * own["stderr"]
 
 

@@ -24,9 +24,9 @@ from unnorm.report.density import log_density, surface_of
 from unnorm.report.html import all_warnings, command_line, duration
 from unnorm.report.pairs import density_picture
 from unnorm.report.verdict import COMBINED, PAIRED, gains, judge
-from unnorm.runs import Assessment, Prepared, RunSettings, Training, prepare
+from unnorm.runs import Assessment, Named, Prepared, RunSettings, Training, prepare, settings_of
 from unnorm.runs.assess import References, in_unit_coordinates
-from unnorm.runs.folder import Named, settings_of, train
+from unnorm.runs.build import train
 from unnorm.samplers import HMC, Trace
 from unnorm.training import Fit
 
@@ -81,7 +81,7 @@ def assessment_of(
         truth=None if truth is None else log_likelihood(in_unit_coordinates(truth, prepared), prepared.test, EXACT),
         weights=((0.8, Estimate(0.7512, 0.0123, "test")), (0.2, Estimate(0.2488, 0.0123, "test"))) if weights else (),
         mmd=mmd(draws, prepared.test[:100]),
-        trace=Trace(draws.reshape(8, 30, -1), np.full(8, 0.9), 3, HMC()),
+        sampled=Trace(draws.reshape(8, 30, -1), np.full(8, 0.9), 3, HMC()),
         warnings=(WARNING,),
     )
 
@@ -272,11 +272,11 @@ def test_a_run_that_diverged_says_so_first(column1: Case):
 def test_broken_chains_and_energies_still_make_a_report(pages, name: str):
     case, _ = pages[name]
     found = case.assessment
-    broken = replace(found, trace=replace(found.trace, draws=np.full_like(found.trace.draws, np.nan)))
+    broken = replace(found, sampled=replace(found.sampled, draws=np.full_like(found.sampled.draws, np.nan)))
     model = FunctionEnergy(lambda z: z.sum() * np.nan, case.prepared.space)
     picture = density_picture(model, case.prepared, broken)
     assert picture.png().startswith(b"\x89PNG") and picture.csv()
-    draws = found.trace.draws.reshape(-1, found.trace.draws.shape[2])
+    draws = found.sampled.draws.reshape(-1, found.sampled.draws.shape[2])
     assert f"{len(draws)} of {len(draws)} draws lie outside" in picture.caption
 
 

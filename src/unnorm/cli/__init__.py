@@ -12,6 +12,8 @@ from unnorm.errors import InputError
 #: What becomes of a command that was cut short, where it saves anything on the way.
 _GOES_ON = {
     "fit": "the same command with --resume goes on from what was saved",
+    "compare": "the same command goes on from what was saved if it has --out, and begins again if not",
+    "score": "the same command goes on from what was saved",
     "sample": "the same command goes on with draws in a folder, and begins again with those in a file",
     "reproduce": "the same command goes on from what was saved",
 }

@@ -71,9 +71,7 @@ def fit_command(
     """Fit, save, assess, report: stage by stage, each kept as soon as it is done."""
     parsed = parse_options(options, ["model", "objective"])
     path = out or Path(f"{Path(data).stem}-{objective}")
-    stages = Stages(6 if report else 3, show=not quiet)
-    with stages(f"reading {data}"):
-        prepared = prepare(data, seed, group=group, test=test)
+    prepared = prepare(data, seed, group=group, test=test)
     chosen = named(model, parsed["model"]), named(objective, parsed["objective"])
     settings = settings_of(prepared, *chosen, training, seed)
     begun = (path / "run.json").exists()
@@ -86,6 +84,7 @@ def fit_command(
     for remark in prepared.remarks:
         note(remark, quiet=quiet)
     warn(prepared.warnings)
+    stages = Stages(5 if report else 2, show=not quiet)
     fitted = learn(run, stages, resume=resume, checkpoint_seconds=checkpoint_seconds, begun=begun)
     content = {
         "run": str(path),

@@ -259,8 +259,10 @@ def _as_arrays(sampled: Trace | Resampled) -> tuple[dict[str, np.ndarray], dict[
     """Draws as an assessment makes them, as arrays and notes."""
     if isinstance(sampled, Resampled):
         notes = {"proposals": sampled.proposals, "effective": sampled.effective, "repeated": sampled.repeated}
-        return {"draws": sampled.draws}, {"kind": "independent", **notes}
-    arrays = {"draws": np.asarray(sampled.draws), "acceptance": np.asarray(sampled.acceptance)}
+        return {"draws": np.ascontiguousarray(sampled.draws)}, {"kind": "independent", **notes}
+    # In C order, which is how they are hashed.
+    parts = {"draws": sampled.draws, "acceptance": sampled.acceptance}
+    arrays = {name: np.ascontiguousarray(part) for name, part in parts.items()}
     return arrays, {"kind": "chains", "divergences": sampled.divergences, "clipped": sampled.clipped}
 
 
