@@ -30,7 +30,7 @@ from unnorm.energies import AbstractEnergy, GaussianMixture, Recipe
 from unnorm.energies.reference import Chosen
 from unnorm.errors import InputError, require
 from unnorm.estimate import Outcome, OutcomeCode
-from unnorm.files import write_atomically
+from unnorm.files import labels_of, write_atomically
 from unnorm.noises import Scales
 from unnorm.runs.assess import Assessment, References, assess, references_from, references_of
 from unnorm.runs.build import build, fit_reference
@@ -225,9 +225,9 @@ class Run:
     @property
     def identity(self) -> str:
         """A hash of the model and of the rows: what was found out about others does not count."""
-        digest = hashlib.sha256(self.checkpoint.read_bytes())
-        digest.update(self.settings.fingerprint.encode())
-        return digest.hexdigest()
+        # The checksum of what the checkpoint holds; its bytes depend on the order they were written in.
+        content = labels_of(self.checkpoint.read_bytes()).get("sha256", "")
+        return hashlib.sha256(f"{content}{self.settings.fingerprint}".encode()).hexdigest()
 
     # ---------------------------------------------------------------------------------------------------- small files
 
