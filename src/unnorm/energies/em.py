@@ -154,6 +154,8 @@ class _Settings(NamedTuple):
     ridge: Array
     tolerance: Array
     covariance: Covariance
+    #: A component that fewer rows than this answer to is given up.
+    least: Array
 
 
 @compiled
@@ -189,22 +191,23 @@ def _climbed(start: GaussianMixture, data: Array, settings: _Settings) -> Gaussi
     rows, real = _blocks(data)
 
     def go_on(carry):
-        _, before, now, step = carry
+        _, before, now, step, _ = carry
         return (step < settings.steps) & ((step < 2) | (now - before > settings.tolerance))
 
     def climb(carry):
-        mixture, _, now, step = carry
+        mixture, _, now, step, alive = carry
         sums = _pass(mixture, rows, real)
+        alive = alive & (sums.counts >= settings.least)
         counts = sums.counts + 1e-6
         shift = sums.first / counts[:, None]
         covariances = sums.second / counts[:, None, None] - shift[:, :, None] * shift[:, None, :]
         counts = jnp.where(alive, counts, 0.0)
         shaped = settings.covariance.of(covariances, counts) + floor
         moved = _mixture(counts / counts.sum(), mixture.means + shift, shaped)
-        return moved, now, sums.log_likelihood / n, step + 1
+        return moved, now, sums.log_likelihood / n, step + 1, alive
 
     low = jnp.asarray(-jnp.inf, data.dtype)
-    return jax.lax.while_loop(go_on, climb, (start, low, low, jnp.asarray(0)))[0]
+    return jax.lax.while_loop(go_on, climb, (start, low, low, jnp.asarray(0), alive))[0]
 
 
 def fit_mixture(
@@ -250,7 +253,7 @@ def fit_padded(
     """
     require(1 <= k <= len(data), f"{len(data)} rows cannot be fitted by {k} components")
     size = next((size for size in _PADDED if k <= size), k)
-    numbers = jax.tree.map(jnp.asarray, (k, steps, float(ridge), float(tolerance), covariance))
+    numbers = jax.tree.map(jnp.asarray, (k, steps, float(ridge), float(tolerance), covariance, 0.0))
     return _fit(data, size, _Settings(*numbers), key)
 
 
@@ -265,13 +268,16 @@ def fit_on(
 ) -> GaussianMixture:
     """EM from a mixture that was fitted to other rows: what it was told by those that are not here is forgotten.
 
+    A component to which no row answers any more is given up. It would stay where it stood, on the row that it was made
+    for, as narrow as the ridge allows.
+
     >>> points = jax.random.normal(jax.random.key(0), (500, 2))
     >>> start = fit_mixture(points, 3, key=jax.random.key(1))
     >>> fit_on(start, points[:400]).means.shape
     (3, 2)
     """
     k = len(mixture.logits)
-    numbers = jax.tree.map(jnp.asarray, (k, steps, float(ridge), float(tolerance), covariance))
+    numbers = jax.tree.map(jnp.asarray, (k, steps, float(ridge), float(tolerance), covariance, 1.0))
     return _go_on(mixture, data, _Settings(*numbers))
 
 
