@@ -94,15 +94,26 @@ class Estimate:
         return f"{self.value:.{digits}f} ± {self.stderr:.{digits}f}"
 
 
-def mean_estimate(samples: Any, method: str) -> Estimate:
-    """The mean of independent draws with its standard error.
+def mean_estimate(samples: Any, method: str, groups: Any = None) -> Estimate:
+    """The mean of draws with its standard error.
+
+    Draws are independent, unless `groups` labels those that belong together (recordings of one person): then whole
+    groups are, and the error is that of their sums, se^2 = G/(G-1) sum_g (sum_{i in g} (x_i - mean))^2 / n^2.
 
     >>> mean_estimate([1.0, 2.0, 3.0], "mean").value
     2.0
+    >>> mean_estimate([1.0, 1.0, 3.0, 3.0], "mean", groups=[0, 0, 1, 1]).stderr
+    1.0
     """
     values = np.asarray(samples, dtype=np.float64)
-    error = float(values.std(ddof=1) / math.sqrt(values.size)) if values.size > 1 else math.inf
-    return Estimate(float(values.mean()), error, method, {"samples": float(values.size)})
+    mean, told = float(values.mean()), {"samples": float(values.size)}
+    if groups is None:
+        error = float(values.std(ddof=1) / math.sqrt(values.size)) if values.size > 1 else math.inf
+        return Estimate(mean, error, method, told)
+    sums = np.bincount(np.unique(np.asarray(groups), return_inverse=True)[1].ravel(), weights=values - mean)
+    count = sums.size
+    error = math.sqrt(count / (count - 1) * float(sums @ sums)) / values.size if count > 1 else math.inf
+    return Estimate(mean, error, method, {**told, "groups": float(count)})
 
 
 def require_weights(log_weights: Any) -> None:

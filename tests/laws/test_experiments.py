@@ -297,8 +297,8 @@ def test_peers_are_judged_by_their_densities_and_chosen_by_the_held_out_rows():
     # Without time there is the first alone.
     assert tables._best_within(iter(rivals), 0.0)[0].tolist() == [-3.0, -3.0]
     pieces = [
-        {"x": {"log_densities": [1.0, 3.0], "log_z_error": 0.3}},
-        {"x": {"log_densities": [2.0], "log_z_error": 0.1}},
+        {"x": {"log_densities": [1.0, 3.0], "log_z_error": 0.3}, "together": [0, 1]},
+        {"x": {"log_densities": [2.0], "log_z_error": 0.1}, "together": [0]},
     ]
     mean = tables._mean(pieces, "x")
     assert mean.value == pytest.approx(2.0) and mean.stderr == pytest.approx(math.hypot(1 / math.sqrt(3), 0.2))

@@ -103,7 +103,7 @@ def test_planted_outliers_stand_out_as_fresh_ones_do(tables):
 
 
 def test_a_row_repeated_fifty_times_is_no_atom(tables, tmp_path):
-    alone, planted = tables[0]
+    alone, _ = tables[0]
     good = rows(300, 0)
     repeated = judged(np.concatenate([good, np.repeat(good[:1], 49, axis=0)]), tmp_path, rows(100, 8))
     at = [

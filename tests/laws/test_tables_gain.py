@@ -17,6 +17,7 @@ def covered(told: float) -> np.ndarray:
         theirs = rng.normal(size=100)
         ours = theirs + TRUTH + 0.5 * rng.normal(size=100) + 0.1 * rng.normal()
         piece = {
+            "together": list(range(100)),
             OURS: {"log_densities": ours.tolist(), "log_z_error": told},
             PEER: {"log_densities": theirs.tolist(), "log_z_error": 0.0},
         }

@@ -166,3 +166,18 @@ def test_weights_without_a_mean_are_refused(log_weights, sentence):
     with pytest.raises(InputError) as error:
         log_mean_exp_estimate(log_weights, "any")
     assert str(error.value) == sentence
+
+
+def test_rows_of_a_group_err_together():
+    """20 persons of 10 recordings, whose means differ: intervals that know of them hold the truth, others do not."""
+    rng, held = np.random.default_rng(0), {"groups": [], "rows": []}
+    groups = np.repeat(np.arange(20), 10)
+    for _ in range(1000):
+        values = rng.normal(size=20)[groups] + 0.5 * rng.normal(size=200)
+        held["groups"].append(mean_estimate(values, "mean", groups).covers(0.0))
+        held["rows"].append(mean_estimate(values, "mean").covers(0.0))
+    # A t interval of 19 degrees of freedom is 7% wider than the normal one, which then holds 93.5%.
+    assert abs(np.mean(held["groups"]) - 0.935) < 4.5 * 0.25 / 1000**0.5
+    assert np.mean(held["rows"]) < 0.6
+    # Each row its own group: the plain error.
+    assert mean_estimate(values, "mean", np.arange(200)).stderr == pytest.approx(mean_estimate(values, "mean").stderr)

@@ -22,13 +22,19 @@ def energies(model: AbstractEnergy, data: Float[np.ndarray | Array, "n ..."]) ->
 
 
 def log_likelihood(
-    model: AbstractEnergy, data: Float[np.ndarray | Array, "n ..."], log_z: Estimate, *, log_volume: float = 0.0
+    model: AbstractEnergy,
+    data: Float[np.ndarray | Array, "n ..."],
+    log_z: Estimate,
+    *,
+    log_volume: float = 0.0,
+    groups: np.ndarray | None = None,
 ) -> Estimate:
     """Mean of -E(x) - log Z over the rows, in nats per row.
 
     The error adds, in squares, the sampling error of the rows and the error of log Z. `log_volume` is the log
-    Jacobian of a standardisation, sum log scale, so that the density is one of the original units.
+    Jacobian of a standardisation, sum log scale, so that the density is one of the original units. `groups` labels rows
+    that belong together and err together (`estimate.mean_estimate`).
     """
-    rows = mean_estimate(-energies(model, data), f"mean over {len(data)} rows, log Z by {log_z.method}")
+    rows = mean_estimate(-energies(model, data), f"mean over {len(data)} rows, log Z by {log_z.method}", groups)
     total = rows.minus(log_z)
     return Estimate(total.value - log_volume, total.stderr, rows.method, log_z.diagnostics, log_z.warnings)

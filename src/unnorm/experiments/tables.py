@@ -1,7 +1,8 @@
 """Held-out log-likelihood of the default of `unnorm fit` beside what people use today, on three tables.
 
 The tables are those of the thesis (section 3.6.1), prepared as there: wine without its quality column and dequantised,
-Parkinson's telemonitoring without nearly equal columns; whitened by the training rows, with noise of 0.05. The peers:
+Parkinson's telemonitoring without nearly equal columns; whitened by the training rows, with noise of 0.05. Unlike
+there, copies of a row and recordings of one person stay in one part of the split. The peers:
 one Gaussian, a Gaussian mixture whose size validation chooses, scikit-learn's kernel density with its bandwidth chosen
 so too, and flowjax's masked autoregressive flow (Papamakarios et al. 2017) with its own early stopping. A peer that is
 done before ours goes on with other starts or finer widths until it has had as much time, and validation chooses; one
@@ -22,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unnorm.compiling import compiled
-from unnorm.data.uci import UCISplit, uci
+from unnorm.data.uci import UCISplit, uci_apart
 from unnorm.energies import AbstractNormalised, best_mixture, best_reference, fit_gaussian, tilt
 from unnorm.energies.em import mean_log_prob
 from unnorm.errors import require
@@ -132,11 +133,12 @@ def _content(found: LogDensities, seconds: float) -> dict[str, Any]:
 
 
 def _table(name: str, seed: int, steps: int) -> dict[str, Any]:
-    data = uci(name, seed)
+    data = uci_apart(name, seed)
     began = time.monotonic()
     ours, reference = _ours(data, seed, steps)
     seconds = time.monotonic() - began
-    found = {OURS: _content(ours, seconds), REFERENCE: _content(reference, 0.0)}
+    assert data.together is not None
+    found = {OURS: _content(ours, seconds), REFERENCE: _content(reference, 0.0), "together": data.together.tolist()}
     for label, peer in PEERS.items():
         began = time.monotonic()
         found[label] = _content(_best_within(peer(data, seed), seconds), time.monotonic() - began)
@@ -152,13 +154,23 @@ def _of_log_z(found: list[dict[str, Any]], *labels: str) -> Estimate:
 def _mean(found: list[dict[str, Any]], label: str) -> Estimate:
     """The mean over all test rows of all splits."""
     rows = np.concatenate([piece[label]["log_densities"] for piece in found])
-    return mean_estimate(rows, "held-out rows").plus(_of_log_z(found, label))
+    return mean_estimate(rows, "held-out rows", _groups(found)).plus(_of_log_z(found, label))
 
 
 def _gain(found: list[dict[str, Any]], label: str) -> Estimate:
     """Ours minus a peer's on the same rows, with the errors of both constants."""
     pairs = [np.subtract(piece[OURS]["log_densities"], piece[label]["log_densities"]) for piece in found]
-    return mean_estimate(np.concatenate(pairs), "paired rows").plus(_of_log_z(found, OURS, label))
+    return mean_estimate(np.concatenate(pairs), "paired rows", _groups(found)).plus(_of_log_z(found, OURS, label))
+
+
+def _groups(found: list[dict[str, Any]]) -> np.ndarray:
+    """Which test rows of which split err together: copies, and recordings of one person."""
+    labels, first = [], 0
+    for piece in found:
+        own = np.asarray(piece["together"], np.int64)
+        labels.append(own + first)
+        first += int(own.max()) + 1
+    return np.concatenate(labels)
 
 
 def run(job: Job) -> Result:
@@ -178,8 +190,8 @@ def run(job: Job) -> Result:
     ]
     claims = [
         Claim(
-            f"{table}: ours is at least as good as {label} (ours is {gain.number()} nats per row above).",
-            gain.value >= 0,
+            f"{table}: ours is at least as good as {label} within two errors ({gain.number()} nats per row above it).",
+            gain.value >= -2 * gain.stderr,
         )
         for table, found in by_table.items()
         for label in PEERS

@@ -65,7 +65,8 @@ def _gain(
     if density is None or not math.isfinite(combined.value):
         return combined
     rows = prepared.test
-    apart = mean_estimate(energies(density, rows) - energies(model, rows), PAIRED).minus(assessment.log_z)
+    pairs = energies(density, rows) - energies(model, rows)
+    apart = mean_estimate(pairs, PAIRED, prepared.test_together).minus(assessment.log_z)
     difference = apart.value - prepared.standardiser.log_volume + log_volume
     # Other rows than those of the assessment give another mean: their spread would be the error of something else.
     if abs(difference - combined.value) > 1e-3 * max(1.0, combined.stderr, abs(combined.value)):

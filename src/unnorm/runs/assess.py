@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from unnorm.data.splits import copies
 from unnorm.energies import (
     AbstractEnergy,
     AbstractNormalised,
@@ -176,7 +177,11 @@ def assess(
     seed: int,
     progress: bool = True,
 ) -> Assessment:
-    """Judge a model on held-out rows (unit coordinates; default the run's own test rows)."""
+    """Judge a model on held-out rows (unit coordinates; default the run's own test rows).
+
+    The run's own rows err together where they are copies or of one group, and errors count that.
+    """
+    groups = prepared.test_together if rows is None else copies(rows)
     rows = prepared.test if rows is None else rows
     references = references_of(prepared, seed=seed) if references is None else references
     volume = prepared.standardiser.log_volume
@@ -184,17 +189,19 @@ def assess(
     log_z = log_partition(model, base=proposal, key=jax.random.key(seed + 1))
     exact = Estimate(0.0, 0.0, "known exactly")
     baselines = {
-        "one Gaussian": log_likelihood(references.gaussian, rows, exact, log_volume=volume),
-        f"mixture of {references.components}": log_likelihood(references.mixture, rows, exact, log_volume=volume),
+        "one Gaussian": log_likelihood(references.gaussian, rows, exact, log_volume=volume, groups=groups),
+        f"mixture of {references.components}": log_likelihood(
+            references.mixture, rows, exact, log_volume=volume, groups=groups
+        ),
     }
     problem = prepared.problem
     truth = None
     if problem is not None and problem.truth is not None:
-        truth = log_likelihood(in_unit_coordinates(problem.truth, prepared), rows, exact)
+        truth = log_likelihood(in_unit_coordinates(problem.truth, prepared), rows, exact, groups=groups)
     sampled = draws_of(model, prepared, seed=seed + 2, progress=progress)
     return Assessment(
         log_z=log_z,
-        log_likelihood=log_likelihood(model, rows, log_z, log_volume=volume),
+        log_likelihood=log_likelihood(model, rows, log_z, log_volume=volume, groups=groups),
         baselines=baselines,
         truth=truth,
         weights=mode_weights(model, prepared, proposal, seed=seed + 3),

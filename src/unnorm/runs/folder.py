@@ -65,6 +65,8 @@ class Run:
         )
         path.mkdir(parents=True, exist_ok=True)
         arrays = {"train": prepared.train, "valid": prepared.valid, "test": prepared.test, "together": prepared.labels}
+        if prepared.test_together is not None:
+            arrays["test_together"] = prepared.test_together
         save_arrays(path / "data.safetensors", arrays, {})
         # The settings come last: a folder with run.json is complete.
         write_atomically(path / "run.json", (settings.model_dump_json(indent=2) + "\n").encode())
@@ -144,6 +146,7 @@ class Run:
             Scales(dimension=len(settings.columns), **settings.scales),
             problem_named(settings.source),
             together=arrays["together"],
+            test_together=arrays.get("test_together"),
             decimals=settings.decimals,
             group=settings.group,
             test_source=settings.test_source,

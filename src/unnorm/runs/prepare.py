@@ -20,7 +20,8 @@ from unnorm.spaces import Real
 class Prepared:
     """Rows in unit coordinates (mean 0, standard deviation 1 per column) and the way back.
 
-    `together` labels the training and then the validation rows: those of one label are copies or of one group.
+    `together` labels the training and then the validation rows, `test_together` the test rows: those of one label are
+    copies or of one group.
     `remarks` says what was found in the table, `warnings` what its owner should look at.
     """
 
@@ -33,6 +34,7 @@ class Prepared:
     scales: Scales
     problem: Problem | None
     together: np.ndarray | None = None
+    test_together: np.ndarray | None = None
     decimals: Decimals = ()
     group: str | None = None
     test_source: str | None = None
@@ -100,14 +102,16 @@ def prepare(source: str, seed: int, *, group: str | None = None, test: str | Non
     labels, remarks = _together(values, owners, group, table)
     warnings = () if group is not None else _suggestion(table)
     train, valid, judged = parts(labels, seed)
+    judged_labels = in_order(labels[judged])
     if test is None:
         rows = (values[train], values[valid], values[judged])
     else:
         train = np.concatenate([train, judged])
-        fresh, remark = _apart(test, columns, values[np.concatenate([train, valid])], group, owners)
+        fresh, judged_labels, remark = _apart(test, columns, values[np.concatenate([train, valid])], group, owners)
         rows, remarks = (values[train], values[valid], fresh), (*remarks, remark)
     return _made_ready(
         rows, columns, source, together=in_order(labels[np.concatenate([train, valid])]),
+        test_together=judged_labels,
         decimals=decimals_of(values), group=group, test_source=test, remarks=remarks, warnings=warnings,
     )  # fmt: skip
 
@@ -173,15 +177,19 @@ def _suggestion(table: Table) -> tuple[str, ...]:
 
 def _apart(
     test: str, columns: tuple[str, ...], fitted: np.ndarray, group: str | None, owners: np.ndarray | None
-) -> tuple[np.ndarray, str]:
-    """The rows of a table to judge on that are no copies of rows fitted to, nor of their groups."""
+) -> tuple[np.ndarray, np.ndarray, str]:
+    """The rows of a table to judge on that are no copies of rows fitted to, nor of their groups; and their labels."""
     table = read_table(test, to_fit=False)
     values = columns_of(table, columns, test)
     # Labels of both together: a test row that shares one with a fitted row is none to judge on.
     labels = copies(np.concatenate([fitted, values]))
-    seen = np.isin(labels[len(fitted) :], labels[: len(fitted)])
+    own = labels[len(fitted) :]
+    seen = np.isin(own, labels[: len(fitted)])
     if owners is not None and group in table.columns:
-        seen |= np.isin(table.values[:, table.columns.index(group)], owners)
+        of_table = table.values[:, table.columns.index(group)]
+        seen |= np.isin(of_table, owners)
+        own = joined(in_order(own), in_order(of_table))
     require(not seen.all(), f"every row of {test} is a copy of a row that is fitted to, or of its group")
     words = f"The test rows are {int((~seen).sum()):,} of the {len(values):,} rows of {test}"
-    return values[~seen], f"{words}; {int(seen.sum()):,} that copy fitted rows or belong to their groups are left out."
+    more = f"{words}; {int(seen.sum()):,} that copy fitted rows or belong to their groups are left out."
+    return values[~seen], in_order(own[~seen]), more
