@@ -10,7 +10,7 @@ import sys
 
 import numpy as np
 import pytest
-from runner import unnorm
+from runner import refused, unnorm, write_csv
 
 from unnorm.cli.output import emit_table
 from unnorm.data import read_table
@@ -89,7 +89,7 @@ def test_evaluate_judges_on_another_table(run, fresh, table, tmp_path):
     other = json.loads(unnorm("evaluate", run, "--data", fresh, "--json", "--quiet").out)["log_likelihood"]
     # Of rows that were fitted none is judged on: what is left of the run's own table are its test rows.
     again = unnorm("evaluate", run, "--data", table, "--json")
-    assert json.loads(again.out)["log_likelihood"] == own and "540 of 600 rows" in again.err
+    assert json.loads(again.out)["log_likelihood"]["value"] == own["value"] and "540 of 600 rows" in again.err
     assert other["stderr"] < own["stderr"], "fifteen times the rows"
     assert abs(own["value"] - other["value"]) < 5 * own["stderr"]
 
@@ -148,3 +148,104 @@ def test_words_stand_to_the_left_and_figures_to_the_right(capsys):
     )
     assert [cell.strip() for cell in first + second] == ["a", "few", "-1.5 ± 0.1", "b", "many more", "3"]
     assert first[1].startswith(" few ") and second[2].endswith(" 3 ") and second[2].startswith("   ")
+
+
+def test_a_comparison_in_a_folder_goes_on_where_it_stopped(table, tmp_path, monkeypatch):
+    common = ("compare", table, "--model", "gaussian", "--steps", 50, "--objectives", "dsm,ssm", "--json", "--quiet")
+    whole = json.loads(unnorm(*common, "--out", tmp_path / "whole").out)
+
+    def figures(content):
+        return [{**row, "seconds": None} for row in content["rows"]], content["baselines"]
+
+    import unnorm.cli.learn as learning
+
+    def stop(run, *arguments, **more):
+        if run.path.name == "ssm":
+            raise KeyboardInterrupt
+        return learn(run, *arguments, **more)
+
+    learn = learning.learn
+    monkeypatch.setattr(learning, "learn", stop)
+    stopped = unnorm(*common, "--out", tmp_path / "broken")
+    assert stopped.code == 130 and "the same command goes on" in stopped.err
+    kept = (tmp_path / "broken" / "dsm" / "checkpoint.safetensors").stat().st_mtime_ns
+    monkeypatch.undo()
+    again = json.loads(unnorm(*common, "--out", tmp_path / "broken").out)
+    assert figures(again) == figures(whole)
+    assert (tmp_path / "broken" / "dsm" / "checkpoint.safetensors").stat().st_mtime_ns == kept
+    # Negative control: other figures by another seed, which this folder refuses.
+    refusal = unnorm(*common, "--seed", 1, "--out", tmp_path / "broken")
+    assert refusal.code == 2 and "other rows" in refusal.err
+    assert figures(json.loads(unnorm(*common, "--seed", 1).out)) != figures(whole)
+
+
+@pytest.fixture(scope="module")
+def tilted(tmp_path_factory):
+    """A default model of two columns, whole numbers and hundredths, in two groups of which one is rare."""
+    rng = np.random.default_rng(2)
+    right = rng.random(800) < 0.2
+    values = np.column_stack([np.round(rng.normal(np.where(right, 40, 10), 3)), np.round(rng.normal(5, 1, 800), 2)])
+    folder = tmp_path_factory.mktemp("tilted")
+    file = folder / "t.csv"
+    file.write_text("count,size\n" + "".join(f"{a:.0f},{b:.2f}\n" for a, b in values))
+    result = unnorm("fit", file, "--steps", 100, "--out", folder / "run", "--quiet", "--no-report")
+    assert result.code == 0, result.err
+    return folder / "run", values
+
+
+def test_draws_of_the_default_model_are_independent_and_written_as_recorded(tilted, tmp_path):
+    run, values = tilted
+    result = unnorm("sample", run, "-n", 4000, "-o", tmp_path / "d.csv", "--quiet", "--json")
+    told = json.loads(result.out)
+    assert told["sampler"] == "independent" and told["effective_share"] > 0.5 and told["repeated"] < 40
+    lines = (tmp_path / "d.csv").read_text().splitlines()[1:]
+    assert all(
+        count.lstrip("-").isdigit() and len(size.split(".")[1]) == 2 for count, size in (x.split(",") for x in lines)
+    )
+    draws = read_table(tmp_path / "d.csv").values
+    share = np.mean(draws[:, 0] > 25)
+    truth = np.mean(values[:, 0] > 25)
+    assert abs(share - truth) < 4.5 * math.sqrt(truth * (1 - truth) * (1 / 4000 + 1 / 640))
+    exact = unnorm("sample", run, "-n", 50, "--exact", "--quiet").out.splitlines()[1:]
+    assert sum(float(line.split(",")[0]) % 1 == 0 for line in exact) < 5
+
+
+def test_draws_in_a_folder_are_kept_lot_by_lot(tilted, tmp_path, monkeypatch):
+    import unnorm.cli.use as using
+
+    run, _ = tilted
+    monkeypatch.setattr(using, "ROWS_AT_ONCE", 512)
+    assert unnorm("sample", run, "-n", 1500, "-o", tmp_path / "whole", "--quiet").code == 0
+    assert unnorm("sample", run, "-n", 1500, "-o", tmp_path / "broken", "--quiet").code == 0
+    (tmp_path / "broken" / "lot-3.safetensors").unlink()
+    (tmp_path / "broken" / "table.npy").unlink()
+    kept = (tmp_path / "broken" / "lot-2.safetensors").stat().st_mtime_ns
+    assert unnorm("sample", run, "-n", 1500, "-o", tmp_path / "broken", "--quiet").code == 0
+    assert (tmp_path / "broken" / "lot-2.safetensors").stat().st_mtime_ns == kept
+    a, b = (np.load(tmp_path / name / "table.npy") for name in ("whole", "broken"))
+    assert a.tobytes() == b.tobytes()
+    # Negative control: another seed begins anew.
+    assert unnorm("sample", run, "-n", 1500, "-o", tmp_path / "broken", "--seed", 1, "--force", "--quiet").code == 0
+    assert np.load(tmp_path / "broken" / "table.npy").tobytes() != a.tobytes()
+
+
+def test_groups_and_a_table_to_judge_on(tmp_path):
+    rng = np.random.default_rng(4)
+    person = np.repeat(np.arange(30), 20)
+    values = np.column_stack([person, rng.normal(size=(600, 2)) + rng.normal(size=(30, 2))[person]])
+    file, other = write_csv(tmp_path / "g.csv", values, "pab"), write_csv(tmp_path / "o.csv", values[:30, 1:], "ab")
+    common = ("--model", "gaussian", "--steps", 5, "--no-report", "--json")
+    suggested = unnorm("fit", file, *common, "--out", tmp_path / "one")
+    assert "--group 'p'" in suggested.err and "warning" in suggested.err
+    grouped = unnorm("fit", file, *common, "--group", "p", "--out", tmp_path / "two")
+    assert "30 of them" in json.loads(grouped.out)["remarks"][0] and "warning" not in grouped.err
+    from unnorm.runs import Run
+
+    prepared = Run.open(tmp_path / "two").prepared
+    assert prepared.columns == ("a", "b") and prepared.group == "p"
+    assert len(np.unique(prepared.test_together)) == 3 and len(prepared.test) == 60
+    assert refused(unnorm("fit", file, *common, "--group", "q", "--out", tmp_path / "no"), "no column 'q'")
+    assert refused(unnorm("fit", file, *common, "--group", "p", "--test", other, "--out", tmp_path / "no"), "every row")
+    fresh = write_csv(tmp_path / "f.csv", np.concatenate([values[:5, 1:], rng.normal(size=(40, 2))]), "ab")
+    judged = unnorm("fit", file, *common, "--group", "p", "--test", fresh, "--out", tmp_path / "three")
+    assert "40 of the 45 rows" in json.loads(judged.out)["remarks"][-1]
