@@ -10,7 +10,7 @@ from harness import breaks, holds
 from scipy import stats
 
 from unnorm.energies import KDE, Blend, GaussianMixture, fit_mixture, gaussian, gaussian_mixture, stacked
-from unnorm.energies.committee import judged, kernel_estimates
+from unnorm.energies.committee import Kernels, judged, kernel_estimates
 from unnorm.energies.em import DIAGONAL, FULL, SPHERICAL, TIED, Covariance, mean_log_prob
 from unnorm.errors import InputError
 
@@ -234,3 +234,20 @@ def test_impossible_blends_are_refused():
     ):
         with pytest.raises(InputError):
             make()
+
+
+def test_the_shape_of_kernels_is_computed_in_double_precision():
+    """Twenty columns of which one is the sum of two others: in single precision their covariance is not positive."""
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(3000, 20)) @ np.diag(np.linspace(0.5, 3, 20))
+    rows[:, -1] = rows[:, 0] + rows[:, 1]
+    rows = jnp.asarray(rows, jnp.float32)
+    wide = np.asarray(rows, np.float64)
+    covariance = np.cov(wide.T, bias=True)
+    expected = np.linalg.cholesky(covariance + 1e-6 * np.trace(covariance) / 20 * np.eye(20))
+    found = np.asarray(Kernels(1.0).fit(rows).shape, np.float64)
+    # The last diagonal entry is what the ridge leaves across the plane of the rows.
+    np.testing.assert_allclose(found[-1, -1], expected[-1, -1], rtol=1e-5)
+    narrow = jnp.cov(rows.T, bias=True) + 1e-6 * float(np.trace(covariance)) / 20 * jnp.eye(20)
+    single = np.asarray(jnp.linalg.cholesky(narrow), np.float64)
+    assert not abs(single[-1, -1] / expected[-1, -1] - 1) < 1e-4

@@ -168,6 +168,9 @@ def walks() -> Iterator[Piece]:
             found.mean(lambda x: x[:, 0])
             found.resampled(5)
             assert found.log_z.stderr > 0
+        elif isinstance(sampler, samplers.ImportanceResampling):
+            found = sampler(energies.tilt(GAUSSIAN, width=4, depth=1, key=KEY), 5, key=KEY)
+            assert found.draws.shape == (5, 2) and not found.warnings
         else:
             walk_sampler(sampler, FREE)
 
@@ -313,6 +316,7 @@ def judgements() -> Iterator[Piece]:
         "energy_test": lambda: evaluation.energy_test(x, y, permutations=19, key=KEY),
         "classifier_test": lambda: evaluation.classifier_test(x, y, width=4, steps=2, batch=4, key=KEY),
         "precision_recall": lambda: evaluation.precision_recall(x, y, groups=4, key=KEY),
+        "marginals": lambda: evaluation.marginals(x, y, x, groups=np.arange(len(x) + len(y)), repeats=3).worst,
         "sliced_wasserstein": lambda: evaluation.sliced_wasserstein(x, y, frames=8, key=KEY),
         "denoise": lambda: evaluation.denoise(WIDE, 1.0, ROWS[:3], directions=1, iterations=2, key=KEY),
         "clean_density": lambda: evaluation.clean_density(WIDE, 1.0, [-9.0, -9.0], [9.0, 9.0], points=16),
@@ -333,7 +337,7 @@ def data() -> Iterator[Piece]:
         yield f"data/{name}", lambda name=name: load(name)
 
     def tables() -> None:
-        un.data.split(ROWS, seed=0)
+        un.data.split(ROWS, seed=0, groups=np.arange(len(ROWS)))
         standardiser = un.data.Standardiser.fit(ROWS)
         standardiser.to_raw(standardiser.to_unit(ROWS))
         with tempfile.TemporaryDirectory() as folder:

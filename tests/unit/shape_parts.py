@@ -18,6 +18,7 @@ import watching
 from beartype.door import is_bearable
 
 from unnorm import catalogue, energies, networks, noises, scores
+from unnorm.energies.committee import judged
 from unnorm.spaces import Real
 
 Piece = tuple[str, Callable[[], Any]]
@@ -117,6 +118,13 @@ def nets() -> Iterator[Piece]:
     yield "networks/autoencoders", autoencoders
 
 
+def made_again(chosen: Any) -> None:
+    """A reference by its recipe, from plain data and from where it was."""
+    recipe = energies.Recipe.from_dict(chosen.recipe.to_dict())
+    walk_energy(recipe.fit(ROWS[:30], key=KEY))
+    walk_energy(recipe.refit(chosen.density, ROWS[:29]))
+
+
 def models() -> Iterator[Piece]:
     for entry in catalogue.MODELS:
         yield f"models/{entry.name}", lambda name=entry.name: walk_energy(built_model(name))
@@ -147,6 +155,8 @@ def models() -> Iterator[Piece]:
             energies.best_mixture(ROWS[:30], ROWS[30:], sizes=(1, 2), key=KEY),
             energies.best_committee(DATA[:30], DATA[30:], key=KEY),
             walk_energy(energies.best_reference(ROWS[:30], ROWS[30:], key=KEY)),
+            energies.stacked([judged(GAUSSIAN, ROWS), judged(mixture(), ROWS)]),
+            made_again(energies.choose_reference(ROWS[:30], ROWS[30:], key=KEY)),
         ),
     )
 

@@ -57,7 +57,9 @@ def joined(*labels: Labels) -> Labels:
     return in_order(connected_components(graph, directed=False)[1][:n])
 
 
-def parts(labels: Labels, seed: int, fractions: Sequence[float] = (0.8, 0.1, 0.1)) -> tuple[Labels, Labels, Labels]:
+def parts(
+    labels: Labels, seed: int, fractions: Sequence[float] = (0.8, 0.1, 0.1)
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The numbers of the rows of train, valid and test: shuffled, and never parting rows of one label.
 
     A label with more rows than a part has room for goes to the next, at the end to the training rows. Every part gets

@@ -231,7 +231,9 @@ class Kernels(NamedTuple):
         """A kernel density like this one, of these rows."""
         centres = train[: self.most]
         n, d = centres.shape
-        offset = np.asarray(centres, np.float64) - np.mean(centres, 0)
+        # In double precision all the way: an array of JAX in the difference would bring it back to single.
+        offset = np.asarray(centres, np.float64)
+        offset = offset - offset.mean(axis=0)
         covariance = offset.T @ offset / n
         # Columns that follow from one another have no volume of their own; the ridge gives them some.
         ridge = RIDGE * max(float(np.trace(covariance)) / d, 1e-12)

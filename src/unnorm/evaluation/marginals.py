@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.stats import ks_2samp
 
 from unnorm.errors import require
@@ -36,6 +36,7 @@ def marginals(
     rows: Float[np.ndarray, "m d"],
     others: Float[np.ndarray, "k d"],
     *,
+    groups: Int[np.ndarray, " m+k"] | None = None,
     repeats: int = 100,
     level: float = 0.99,
     seed: int = 0,
@@ -43,7 +44,8 @@ def marginals(
     """Distances of draws to held-out rows, and the quantile of the worst such distance between rows and rows.
 
     For the latter the held-out and the other rows are put together and parted at random, as often as said, into sets of
-    the sizes compared (fewer draws than there are rows: as many as there are).
+    the sizes compared (of few rows as many as there are). `groups` labels the held-out and then the
+    other rows: those of one label stay on one side, as they did when the rows were split.
 
     >>> rows = np.random.default_rng(0).normal(size=(3, 400, 2))
     >>> found = marginals(rows[0], rows[1], rows[2])
@@ -54,8 +56,10 @@ def marginals(
     pool, generator = np.concatenate([rows, others]), np.random.default_rng(seed)
     size = min(len(draws), len(pool) - len(rows))
     require(size >= 1, "rows are compared with other rows, and there are none")
+    labels = np.arange(len(pool)) if groups is None else np.unique(groups, return_inverse=True)[1].ravel()
     worst = []
     for _ in range(repeats):
-        order = generator.permutation(len(pool))
+        # Rows in the order of their groups, which is a random one.
+        order = np.argsort(generator.permutation(int(labels.max()) + 1)[labels], kind="stable")
         worst.append(np.max(distances(pool[order[: len(rows)]], pool[order[len(rows) : len(rows) + size]])))
     return Marginals(distances(draws, rows), float(np.quantile(worst, level)))

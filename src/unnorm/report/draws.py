@@ -24,8 +24,18 @@ def distances(prepared: Prepared, sampled: Trace | Resampled) -> Marginals | Non
     spread = flat[np.linspace(0, len(flat) - 1, min(COMPARED, len(flat))).astype(int)]
     drawn, test, train = (prepared.standardiser.to_raw(part) for part in (spread, prepared.test, prepared.train))
     places = prepared.decimals or (None,) * len(prepared.columns)
-    # Rows were single numbers on the way: all three are put back on the grid they were recorded on.
-    return marginals(*(as_recorded(part, places) for part in (drawn, test, train[:COMPARED])))
+    # Rows were rounded to single precision on the way: all three are put back on the grid they were recorded on.
+    parts = (as_recorded(part, places) for part in (drawn, test, train))
+    return marginals(*parts, groups=_together(prepared))
+
+
+def _together(prepared: Prepared) -> np.ndarray | None:
+    """Which of the test and then the training rows are copies or of one group."""
+    if prepared.test_together is None:
+        return None
+    return np.concatenate([prepared.test_together, prepared.test_together.max() + 1 + prepared.labels])[
+        : len(prepared.test) + len(prepared.train)
+    ]
 
 
 def tile(sampled: Trace | Resampled) -> tuple[str, str]:
