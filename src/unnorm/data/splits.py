@@ -15,6 +15,8 @@ from scipy.sparse.csgraph import connected_components
 from unnorm.errors import require
 
 Labels = Int[np.ndarray, " n"]
+#: Train, valid and test, in this order.
+Parts = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def copies(values: Shaped[np.ndarray, "n d"]) -> Labels:
@@ -98,7 +100,7 @@ def split(
     fractions: Sequence[float] = (0.8, 0.1, 0.1),
     *,
     groups: Shaped[np.ndarray, " n"] | None = None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> Parts:
     """The rows shuffled and parted into train, valid and test; copies of a row, and rows of one group, stay together.
 
     >>> [len(part) for part in split(np.arange(20), seed=0)]
