@@ -27,6 +27,8 @@ KEY = jax.random.key(0)
 ROWS = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
 DATA = jnp.asarray(ROWS)
 X = DATA[0]
+#: Rows, columns and channels.
+IMAGE = jnp.zeros((5, 6, 2))
 SPACE = Real((2,))
 GAUSSIAN = energies.standard_gaussian(2)
 WIDE = energies.standard_gaussian(2, scale=2**0.5)
@@ -106,6 +108,16 @@ def nets() -> Iterator[Piece]:
     yield "networks/MLP", lambda: traced(held(mlp()), X)
     yield "networks/ResNet", lambda: traced(held(networks.ResNet(2, 1, width=4, blocks=1, key=KEY)), X)
     yield "networks/Wells", lambda: traced(held(networks.Wells(DATA, units=3, radius=0.5, key=KEY)), X)
+
+    def convolutions() -> None:
+        for size, stride, dilation in ((3, 1, 1), ((4, 2), 2, (1, 3)), (1, (3, 2), 1)):
+            layer = held(networks.Conv(2, 3, size=size, stride=stride, dilation=dilation, key=KEY))
+            traced(layer, IMAGE)
+            traced(eqx.filter_grad(lambda c: jnp.sum(jax.grad(lambda x: jnp.sum(c(x) ** 2))(IMAGE) ** 2)), layer)
+        traced(held(networks.Conv(2, 1, padding=((1, 0), (0, 2)), use_bias=False, scale=0, key=KEY)), IMAGE)
+        traced(lambda x: networks.convolve(x, jnp.ones((2, 2, 2, 1)), padding="VALID"), IMAGE)
+
+    yield "networks/Conv", convolutions
 
     def autoencoders() -> None:
         for make in (networks.gaussian_autoencoder, networks.implicit_autoencoder, networks.wasserstein_autoencoder):

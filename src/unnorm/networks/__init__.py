@@ -13,6 +13,8 @@ from unnorm.networks.autoencoder import gaussian_autoencoder as gaussian_autoenc
 from unnorm.networks.autoencoder import implicit_autoencoder as implicit_autoencoder
 from unnorm.networks.autoencoder import implicit_encoder as implicit_encoder
 from unnorm.networks.autoencoder import wasserstein_autoencoder as wasserstein_autoencoder
+from unnorm.networks.convolution import Conv as Conv
+from unnorm.networks.convolution import convolve as convolve
 from unnorm.networks.mlp import MLP as MLP
 from unnorm.networks.resnet import ResNet as ResNet
 from unnorm.networks.wells import Wells as Wells
