@@ -59,6 +59,9 @@ def default_run(tmp_path_factory):
     table = write_csv(folder / "d.csv", group + rng.normal(size=(600, COLUMNS)) @ mixing, "abcdef")
     fit = [sys.executable, "-m", "unnorm", "fit", str(table), "--steps", "200", "--out", str(folder / "run"), "--quiet"]
     assert ends([*fit, "--no-report"])
+    # Once alone: what rows that were fitted are worth is found out by one process and kept for all.
+    score = [sys.executable, "-m", "unnorm", "score", str(folder / "run"), str(table), "--quiet"]
+    assert ends([*score, "-o", str(folder / "first.csv")])
     return table, folder
 
 

@@ -167,7 +167,7 @@ def models() -> Iterator[Piece]:
             energies.best_mixture(ROWS[:30], ROWS[30:], sizes=(1, 2), key=KEY),
             energies.best_committee(DATA[:30], DATA[30:], key=KEY),
             walk_energy(energies.best_reference(ROWS[:30], ROWS[30:], key=KEY)),
-            energies.stacked([judged(GAUSSIAN, ROWS), judged(mixture(), ROWS)]),
+            energies.stacked([judged(GAUSSIAN, DATA), judged(mixture(), DATA)]),
             made_again(energies.choose_reference(ROWS[:30], ROWS[30:], key=KEY)),
         ),
     )

@@ -12,7 +12,7 @@ import jax
 import unnorm
 
 #: Defaults over many points, which a class may better: they say what many numbers cost, and no other numbers.
-BETTERED = {"propose_each", "of_rows"}
+BETTERED = {"propose_each", "of_rows", "samples"}
 #: Dunder methods that are the library's own words; the others are Python's and equinox's, which wrap and chain them
 #: (every `__check_init__` of a class's bases is run, whoever has one).
 WORDS = {"__call__", "__add__", "__rmul__", "__mul__", "__len__", "__getitem__"}

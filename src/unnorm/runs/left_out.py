@@ -6,8 +6,9 @@ the reference from where it was and by the recipe that was chosen once, then net
 rows of one group, are left out together.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -28,10 +29,18 @@ from unnorm.training.checkpoint import load_arrays, save_arrays
 
 #: Shares of the rows that are left out in turn.
 FOLDS = 5
+#: The numbers of the rows of a share, their unit-coordinate log densities but for log Z, and log Z.
+Share = tuple[np.ndarray, np.ndarray, Estimate]
 
 
 def _numbers(run: Run) -> np.ndarray:
     """The fold of every training and then every validation row."""
+    kinds = len(np.unique(run.prepared.labels[: len(run.prepared.train)]))
+    require(
+        kinds >= FOLDS,
+        f"the training rows are of {kinds} groups only, too few to leave some of them out; score rows that were not "
+        "fitted, or fit again with smaller groups",
+    )
     return folds(run.prepared.labels, FOLDS, run.settings.seed)
 
 
@@ -47,10 +56,13 @@ def _without(run: Run, fold: int) -> tuple[Prepared, np.ndarray]:
     keep_valid = max(1, len(of_valid) - int(np.bincount(of_valid, minlength=FOLDS).max()))
     train_rows = prepared.train[of_train != fold][:keep]
     valid_rows = prepared.valid[of_valid != fold][:keep_valid]
+    if not len(valid_rows):  # validation rows of one or two groups can lie in one fold
+        tenth = max(1, len(train_rows) // 10)
+        train_rows, valid_rows = train_rows[:-tenth], train_rows[-tenth:]
     return replace(prepared, train=train_rows, valid=valid_rows, together=None), np.flatnonzero(number == fold)
 
 
-def _judged(run: Run, fold: int, chosen: Chosen | None) -> tuple[np.ndarray, np.ndarray, Estimate]:
+def _judged(run: Run, fold: int, chosen: Chosen | None) -> Share:
     """The numbers of the rows of a fold, their unit-coordinate log densities but for log Z, and log Z."""
     rest, rows = _without(run, fold)
     key = jax.random.fold_in(jax.random.key(run.settings.seed), fold)
@@ -77,31 +89,48 @@ def log_densities_left_out(
     count = len(run.prepared.labels)
     values, errors, warnings = np.full(count, np.nan), np.full(count, np.nan), []
     volume = run.prepared.standardiser.log_volume
-    with alone(run.path / ".lock", run.path), progress_bar("shares left out", FOLDS, show=progress) as advance:
-        chosen = run.reference()
-        for fold in range(FOLDS):
-            rows, found, log_z = _share(run, fold, chosen)
-            values[rows] = found - log_z.value - volume
-            errors[rows] = log_z.stderr
-            warnings += log_z.warnings
-            advance(1)
+    for rows, found, log_z in _shares(run, progress):
+        values[rows] = found - log_z.value - volume
+        errors[rows] = log_z.stderr
+        warnings += log_z.warnings
     return values, errors, tuple(dict.fromkeys(warnings))
 
 
-def _share(run: Run, fold: int, chosen: Chosen | None) -> tuple[np.ndarray, np.ndarray, Estimate]:
-    """A fold, from its file if that is of this very run."""
-    file, own = run.path / f"left-out-{fold + 1}.safetensors", {"of": run.identity, "folds": FOLDS}
-    if file.exists():
-        arrays, notes = load_arrays(file)
-        if _is_own(notes, own):
-            return arrays["rows"], arrays["values"], Estimate.from_dict(notes["log_z"])
+def _shares(run: Run, progress: bool) -> list[Share]:
+    """All shares: as they were kept, or what is missing made now, by one process at a time."""
+    kept = [_kept(run, fold) for fold in range(FOLDS)]
+    found = [share for share in kept if share is not None]
+    if len(found) == FOLDS:
+        return found
+    found = []
+    with alone(run.path / ".lock", run.path), progress_bar("shares left out", FOLDS, show=progress) as advance:
+        chosen = run.reference()
+        for fold, share in enumerate(kept):
+            found.append(_made(run, fold, chosen) if share is None else share)
+            advance(1)
+    return found
+
+
+def _file(run: Run, fold: int) -> tuple[Path, dict[str, Any]]:
+    """Where a share is kept, and what tells it from those of other models."""
+    return run.path / f"left-out-{fold + 1}.safetensors", {"of": run.identity, "folds": FOLDS}
+
+
+def _kept(run: Run, fold: int) -> Share | None:
+    file, own = _file(run, fold)
+    if not file.exists():
+        return None
+    arrays, notes = load_arrays(file)
+    if any(notes.get(name) != value for name, value in own.items()):
+        return None
+    return arrays["rows"], arrays["values"], Estimate.from_dict(notes["log_z"])
+
+
+def _made(run: Run, fold: int, chosen: Chosen | None) -> Share:
+    file, own = _file(run, fold)
     rows, values, log_z = _judged(run, fold, chosen)
     save_arrays(file, {"rows": rows, "values": values}, {"log_z": log_z.to_dict(), **own})
     return rows, values, log_z
-
-
-def _is_own(notes: Mapping, own: Mapping) -> bool:
-    return all(notes.get(name) == value for name, value in own.items())
 
 
 def places_of(run: Run, rows: Float[np.ndarray, "m d"]) -> np.ndarray:
