@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
+from unnorm.arguments import shown
 from unnorm.errors import InputError, require
 from unnorm.parts import AbstractPartlyFixed
 from unnorm.spaces import AbstractSpace, Real
-from unnorm.values import shown
 
 Point = Shaped[Array, "..."]
 Scalar = Float[Array, ""]

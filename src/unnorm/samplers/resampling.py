@@ -13,13 +13,13 @@ import numpy as np
 from blackjax.smc.resampling import systematic
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.arguments import whole_number
 from unnorm.compiling import compiled
 from unnorm.energies.base import AbstractEnergy, AbstractNormalised
 from unnorm.energies.tilted import Tilted
 from unnorm.errors import InputError, require
 from unnorm.estimate import require_weights
 from unnorm.progress import progress as progress_bar
-from unnorm.values import whole_number
 
 #: Draws that are chosen together.
 BLOCK = 512

@@ -20,7 +20,7 @@ from unnorm.devices import device_mesh, require_divisible
 from unnorm.errors import require
 from unnorm.estimate import Outcome, OutcomeCode
 from unnorm.files import alone
-from unnorm.identity import fingerprint, require_same
+from unnorm.fingerprint import fingerprint, require_same
 from unnorm.objectives import AbstractObjective
 from unnorm.objectives.base import remarks_of
 from unnorm.objectives.checks import require_kind
