@@ -18,6 +18,7 @@ from unnorm.arguments import shown
 from unnorm.errors import InputError, require
 from unnorm.parts import AbstractPartlyFixed
 from unnorm.spaces import AbstractSpace, Real
+from unnorm.words import model_words
 
 Point = Shaped[Array, "..."]
 Scalar = Float[Array, ""]
@@ -43,6 +44,9 @@ class AbstractEnergy(eqx.Module):
     def given(self, values: Values) -> "Given":
         """The energy of the remaining coordinates when those named are held at their values."""
         return Given(self, values)
+
+    def __str__(self) -> str:
+        return model_words(self)
 
 
 class AbstractNormalised(AbstractEnergy):
