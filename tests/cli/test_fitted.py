@@ -2,7 +2,9 @@
 
 import dataclasses
 import re
+import shutil
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from scipy.stats import multivariate_normal, rankdata
 import unnorm as un
 from unnorm.data import read_table
 from unnorm.runs import Run
+from unnorm.training.checkpoint import load_arrays, save_arrays
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +130,23 @@ def test_numbers_that_make_no_sense_are_refused(fitted, tmp_path):
         un.load(tmp_path / "absent")
 
 
+def test_a_run_that_was_trained_on_is_another_model(run, tmp_path):
+    copy = Path(shutil.copytree(run, tmp_path / "copy"))
+    old, rows = un.load(copy), known_gaussian(5, 7)
+    checkpoint = copy / "checkpoint.safetensors"
+    arrays, notes = load_arrays(checkpoint)
+    # Control: the same content, written again, is the same run.
+    save_arrays(checkpoint, arrays, notes)
+    before = dataclasses.replace(old).log_prob(rows)
+    best = next(name for name in arrays if name.startswith("state.best") and name.endswith("mean"))
+    save_arrays(checkpoint, {**arrays, best: arrays[best] + np.float32(0.1)}, notes)
+    for question in ("log_prob", "scores", "outliers"):
+        with pytest.raises(un.InputError, match="trained on since it was loaded; load it again"):
+            getattr(old, question)(rows)
+    assert "load it again" in str(old) and "load it again" not in str(un.load(copy))
+    assert not np.array_equal(un.load(copy).log_prob(rows), before)
+
+
 def test_it_says_what_it_is(fitted, run):
     text = str(fitted)
     assert "Gaussian on Real((2,)): mean (2 learnt), factor (4 learnt)" in text
@@ -139,5 +159,5 @@ def test_it_says_what_it_is(fitted, run):
     assert page.startswith("<table>") and "length, width" in page
     # Names of columns come from a file, and are no markup.
     settings = fitted.run.settings.model_copy(update={"columns": ("<b>", "width")})
-    named = un.Fitted(dataclasses.replace(fitted.run, settings=settings))
+    named = un.Fitted(dataclasses.replace(fitted.run, settings=settings), fitted.identity)
     assert "<b>" not in named._repr_html_() and "&lt;b&gt;" in named._repr_html_()

@@ -31,10 +31,12 @@ class Fitted:
     """The fitted model of a run, in the units and by the columns of its own table.
 
     `rows` are an array whose columns are those of the run in their order, or anything with named columns: a frame of
-    pandas or polars, a mapping. Made by `load`.
+    pandas or polars, a mapping. Made by `load`. If the run was trained on since then, what its folder knows is of
+    another model, and is refused.
     """
 
     run: Run
+    identity: str
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -49,11 +51,13 @@ class Fitted:
     @cached_property
     def log_z(self) -> Estimate:
         """log Z of `model`: that of the run's assessment, or else estimated at the first call."""
+        self._require_same()
         return log_z_of(self.run)
 
     @cached_property
     def assessment(self) -> Assessment:
         """What is known of the model on its own test rows; found out at the first call and kept in the folder."""
+        self._require_same()
         return self.run.assessment(progress=False)
 
     def log_prob(self, rows: Any) -> Float[np.ndarray, " n"]:
@@ -68,6 +72,7 @@ class Fitted:
 
         If any was, that takes as long as five fits the first time; it is kept in the folder.
         """
+        self._require_same()
         return scores_of(self.run, self._points(rows), log_z=self.log_z, progress=progress)
 
     def outliers(self, rows: Any, *, progress: bool = True) -> Float[np.ndarray, " n"]:
@@ -87,19 +92,26 @@ class Fitted:
             warnings.warn(sentence, stacklevel=2)
         return in_own_units(self.run, drawn.rows[:], decimals_for(self.run, exact=exact))
 
+    def _require_same(self) -> None:
+        require(
+            self.run.identity == self.identity,
+            f"{self.run.path} was trained on since it was loaded; load it again",
+        )
+
     def _points(self, rows: Any) -> Float[np.ndarray, "n d"]:
         return in_unit_coordinates_of(self.run, table_of(rows, self.columns))
 
     def _words(self) -> tuple[str, Facts]:
         run, prepared = self.run, self.run.prepared
-        known = run.saved_assessment(run.settings.seed)
+        same = run.identity == self.identity
+        known = run.saved_assessment(run.settings.seed) if same else None
         sizes = [f"{len(part):,}" for part in (prepared.train, prepared.valid, prepared.test)]
         facts = [
             ("model", model_words(self.model)),
             ("learnt by", run.settings.objective.name),
             ("columns", _some(self.columns)),
             ("rows", f"{sizes[0]} to learn from, {sizes[1]} to choose by, {sizes[2]} new; of {run.settings.source}"),
-            ("outcome", str(run.record()[2])),
+            ("outcome", str(run.record()[2]) if same else "trained on since it was loaded; load it again"),
         ]
         if known is None:
             facts.append(("log-likelihood", "not assessed yet; .assessment does it"))
@@ -132,7 +144,7 @@ def load(path: str | os.PathLike[str]) -> Fitted:
     Traceback (most recent call last):
     unnorm.errors.InputError: absent is not a folder with a run; make one with: unnorm fit DATA --out absent
     """
-    fitted = Fitted(Run.open(Path(path)))
+    run = Run.open(Path(path))
     # A run that was not trained yet says so now, and not at the first question.
-    _ = fitted.model
-    return fitted
+    _ = run.model
+    return Fitted(run, run.identity)
