@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from unnorm.estimate import Outcome as Outcome
     from unnorm.evaluation import log_likelihood as log_likelihood
     from unnorm.evaluation import log_partition as log_partition
+    from unnorm.runs import Fitted as Fitted
+    from unnorm.runs import load as load
     from unnorm.samplers import sample as sample
     from unnorm.training import fit as fit
 
@@ -45,6 +47,8 @@ _NAMES = {
     "InputError": "unnorm.errors",
     "Estimate": "unnorm.estimate",
     "Outcome": "unnorm.estimate",
+    "Fitted": "unnorm.runs",
+    "load": "unnorm.runs",
     "fit": "unnorm.training",
     "sample": "unnorm.samplers",
     "log_partition": "unnorm.evaluation",

@@ -213,8 +213,8 @@ def test_draws_that_are_not_finite_are_refused_and_not_written(run, tmp_path):
     ("command", "inside", "advice"),
     [
         ("fit", "unnorm.runs.stages.train", "the same command with --resume goes on"),
-        ("sample", "unnorm.cli.use.sample", "the same command goes on with draws in a folder"),
-        ("score", "unnorm.cli.use.energies", "the same command goes on"),
+        ("sample", "unnorm.runs.drawing.sample", "the same command goes on with draws in a folder"),
+        ("score", "unnorm.runs.scoring.energies", "the same command goes on"),
     ],
 )
 def test_an_interrupted_command_says_how_it_goes_on(command, inside, advice, run, table, tmp_path, monkeypatch):

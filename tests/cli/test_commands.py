@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from runner import refused, unnorm, write_csv
 
+import unnorm as un
 from unnorm.cli.output import emit_table
 from unnorm.data import read_table
 
@@ -208,13 +209,19 @@ def test_draws_of_the_default_model_are_independent_and_written_as_recorded(tilt
     assert abs(share - truth) < 4.5 * math.sqrt(truth * (1 - truth) * (1 / 4000 + 1 / 640))
     exact = unnorm("sample", run, "-n", 50, "--exact", "--quiet").out.splitlines()[1:]
     assert sum(float(line.split(",")[0]) % 1 == 0 for line in exact) < 5
+    # The same in Python.
+    fitted = un.load(run)
+    assert np.array_equal(fitted.sample(4000, progress=False), draws)
+    rounded, raw = (fitted.sample(50, exact=exact, progress=False) for exact in (False, True))
+    assert np.array_equal(rounded, np.column_stack([np.round(raw[:, 0]), np.round(raw[:, 1], 2)]))
+    assert not np.array_equal(rounded, raw)
 
 
 def test_draws_in_a_folder_are_kept_lot_by_lot(tilted, tmp_path, monkeypatch):
-    import unnorm.cli.use as using
+    from unnorm.runs import drawing
 
     run, _ = tilted
-    monkeypatch.setattr(using, "ROWS_AT_ONCE", 512)
+    monkeypatch.setattr(drawing, "ROWS_AT_ONCE", 512)
     assert unnorm("sample", run, "-n", 1500, "-o", tmp_path / "whole", "--quiet").code == 0
     assert unnorm("sample", run, "-n", 1500, "-o", tmp_path / "broken", "--quiet").code == 0
     (tmp_path / "broken" / "lot-3.safetensors").unlink()

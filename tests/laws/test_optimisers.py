@@ -15,7 +15,7 @@ from small_runs import Killed, kill_at_save, same, saved, train
 
 from unnorm.energies import gaussian, standard_gaussian
 from unnorm.errors import InputError
-from unnorm.identity import fingerprint
+from unnorm.fingerprint import fingerprint
 from unnorm.objectives import MLE
 from unnorm.training import constant, cosine, fit, fit_repeats, state
 from unnorm.training.optimisers import require_descent

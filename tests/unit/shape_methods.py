@@ -33,10 +33,11 @@ from shape_parts import (
 )
 
 import unnorm as un
-from unnorm import catalogue, energies, evaluation, networks, noises, objectives, samplers, scores
+from unnorm import catalogue, energies, evaluation, networks, noises, objectives, runs, samplers, scores
 from unnorm.data import PROBLEMS
 from unnorm.evaluation import efficiency
 from unnorm.objectives.implicit import spectral
+from unnorm.runs.stages import Stages, learn
 from unnorm.spaces import Binary, Categorical, Graph, Mixed, Real
 
 # ------------------------------------------------------------------------------------------------- objectives
@@ -345,5 +346,21 @@ def data() -> Iterator[Piece]:
             np.savetxt(path, ROWS, delimiter=",", header="a,b", comments="")
             un.data.read_table(path)
 
+    def fitted() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "rows.csv"
+            np.savetxt(path, ROWS, delimiter=",", header="a,b", comments="")
+            prepared = runs.prepare(str(path), 0)
+            model = runs.Named(name="tilted", options={"reference": "gaussian", "width": 4, "depth": 1})
+            settings = runs.settings_of(prepared, model, runs.Named(name="tilt"), runs.Training(steps=2, batch=4), 0)
+            run = runs.Run.create(Path(folder) / "run", settings, prepared)
+            learn(run, Stages(2, show=False), resume=False, checkpoint_seconds=1e9, begun=False)
+            found = un.load(run.path)
+            new = {"a": [0.5, 2.0], "b": [1.0, -1.0]}
+            assert found.log_prob(new).shape == found.outliers(new, progress=False).shape == (2,)
+            assert found.sample(3, progress=False).shape == (3, 2)
+            assert str(found) and found._repr_html_()
+
     yield "data/tables", tables
+    yield "data/fitted", fitted
     yield "data/spaces", lambda: Mixed((Binary((2,)), Categorical((2,), 3), Graph(3), SPACE)).size

@@ -80,8 +80,9 @@ def refusals() -> dict[str, str]:
 def untouched() -> list[str]:
     """Public classes and functions of which nothing was called."""
     missing = []
-    for package in un._MODULES:
-        for name, value in vars(importlib.import_module(f"unnorm.{package}")).items():
+    public = {package: vars(importlib.import_module(f"unnorm.{package}")) for package in un._MODULES}
+    for package, names in {**public, "unnorm": {name: getattr(un, name) for name in un._NAMES}}.items():
+        for name, value in names.items():
             home, own = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
             if name.startswith("_") or not str(home).startswith("unnorm.") or not callable(value):
                 continue

@@ -15,7 +15,7 @@ import unnorm
 BETTERED = {"propose_each", "of_rows", "samples"}
 #: Dunder methods that are the library's own words; the others are Python's and equinox's, which wrap and chain them
 #: (every `__check_init__` of a class's bases is run, whoever has one).
-WORDS = {"__call__", "__add__", "__rmul__", "__mul__", "__len__", "__getitem__"}
+WORDS = {"__call__", "__add__", "__rmul__", "__mul__", "__len__", "__getitem__", "__str__"}
 
 
 def classes_of_the_library() -> list[type]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from runner import unnorm
 
 pytestmark = pytest.mark.optimised
 
@@ -68,6 +69,10 @@ def test_python_runs(document, folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "document", module)
     # The laws shown to contributors import the harness as laws do.
     monkeypatch.syspath_prepend(ROOT / "tests" / "laws")
+    if 'un.load("run")' in document.read_text(encoding="utf-8"):
+        # The run that a reader has made on the command line by then.
+        made = unnorm("fit", "measurements.csv", "--out", "run", "--steps", 100, "--no-report", "--quiet")
+        assert made.code == 0, made.err
     for block in blocks(document, "python"):
         exec(compile("\n" * (block.line - 1) + block.text, document, "exec"), module.__dict__)
     if document == README:

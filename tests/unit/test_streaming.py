@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import unnorm as un
-from unnorm.identity import fingerprint
+from unnorm.fingerprint import fingerprint
 from unnorm.samplers import run as loop
 
 TARGET = un.energies.gaussian_mixture([1.0, 2.0], [[-1.0, 0.0], [1.0, 0.5]], 0.7)

@@ -74,7 +74,7 @@ class Standardiser:
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> "Standardiser":
         """The inverse of `to_dict`."""
-        return Standardiser(data["mean"], data["scale"])
+        return Standardiser(np.asarray(data["mean"], np.float64), np.asarray(data["scale"], np.float64))
 
     def _checked(self, values: object) -> np.ndarray:
         values = np.asarray(values, dtype=np.float64)

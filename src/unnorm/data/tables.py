@@ -10,12 +10,14 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from unnorm.arguments import real_numbers
 from unnorm.data.delimited import clip, read_delimited
 from unnorm.errors import InputError, require
 
@@ -62,6 +64,62 @@ def read_table(path: str | os.PathLike[str], *, to_fit: bool = True) -> Table:
     if to_fit:
         _require_enough(values, columns, shown)
     return Table(values, columns, str(path))
+
+
+@runtime_checkable
+class Columned(Protocol):
+    """What has columns by name: a frame of pandas or polars."""
+
+    columns: Any
+
+    def __getitem__(self, name: Any, /) -> Any: ...
+
+
+def table_of(rows: Any, wanted: Sequence[str]) -> Table:
+    """The wanted columns of rows given in Python: an array of them in their order, or anything with named columns.
+
+    >>> table_of({"b": [1, 2], "a": [3.5, 4.5]}, ("a", "b")).values.tolist()
+    [[3.5, 1.0], [4.5, 2.0]]
+    >>> table_of({"b": [1, 2]}, ("a", "b"))
+    Traceback (most recent call last):
+    unnorm.errors.InputError: the table lacks the column 'a' that the model was fitted to; its columns are 'b'
+    """
+    shown = "the table"
+    if isinstance(rows, np.ndarray) and rows.dtype.names is not None:
+        rows = {name: rows[name] for name in rows.dtype.names}
+    names = list(rows) if isinstance(rows, Mapping) else list(rows.columns) if isinstance(rows, Columned) else None
+    # A frame made of an array without names numbers its columns.
+    if names is None or (names and names == list(range(len(names)))):
+        values = _numbers_in(rows, shown)
+        require(
+            values.ndim == 2 and values.shape[1] == len(wanted),
+            f"{shown} should have rows and {len(wanted)} columns ({_some(wanted, quoted=False)}), but this one has "
+            f"shape {values.shape}",
+        )
+    else:
+        for name in wanted:
+            require(
+                name in names,
+                f"{shown} lacks the column {name!r} that the model was fitted to; its columns are {_some(names)}",
+            )
+        parts = [_numbers_in(rows[name], f"column {name!r} of {shown}") for name in wanted]
+        for name, part in zip(wanted, parts, strict=True):
+            require(
+                part.ndim == 1 and len(part) == len(parts[0]),
+                f"column {name!r} of {shown} has shape {part.shape}, but {wanted[0]!r} has {parts[0].shape}; a table "
+                "has as many values in every column",
+            )
+        values = np.stack(parts, axis=1)
+    values = values.astype(np.float64)
+    _require_numbers(values, tuple(wanted), lambda index: f"row {index}, counted from 0", shown)
+    return Table(values, tuple(wanted), shown)
+
+
+def _numbers_in(values: Any, shown: str) -> np.ndarray:
+    found = real_numbers(values)
+    if found is None:
+        raise InputError(f"{shown} holds something that is no number; pass real numbers, and NaN nowhere")
+    return np.asarray(found)
 
 
 def _require_file(path: Path, shown: str) -> None:

@@ -14,10 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
+from unnorm.arguments import shown
 from unnorm.errors import InputError, require
 from unnorm.parts import AbstractPartlyFixed
 from unnorm.spaces import AbstractSpace, Real
-from unnorm.values import shown
+from unnorm.words import model_words
 
 Point = Shaped[Array, "..."]
 Scalar = Float[Array, ""]
@@ -43,6 +44,9 @@ class AbstractEnergy(eqx.Module):
     def given(self, values: Values) -> "Given":
         """The energy of the remaining coordinates when those named are held at their values."""
         return Given(self, values)
+
+    def __str__(self) -> str:
+        return model_words(self)
 
 
 class AbstractNormalised(AbstractEnergy):

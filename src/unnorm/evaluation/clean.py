@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from unnorm.arguments import require_positive
 from unnorm.compiling import compiled
 from unnorm.energies.base import AbstractEnergy
 from unnorm.errors import InputError, require
 from unnorm.evaluation.counts import whole_numbers
 from unnorm.spaces import Real
-from unnorm.values import require_positive
 
 #: No more of the mass than this may be below zero.
 TOLERANCE = 1e-3

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from unnorm.values import whole_number
+from unnorm.arguments import whole_number
 
 
 def whole_numbers(**counts: Any) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.arguments import require_positive
 from unnorm.compiling import compiled
 from unnorm.energies.base import AbstractEnergy
 from unnorm.errors import InputError, require
@@ -24,7 +25,6 @@ from unnorm.evaluation.tables import table_of
 from unnorm.scores import AbstractScore, AbstractSecondOrder, DenoisingPosterior, EnergyScore, FromScore, as_score
 from unnorm.small_matrices import orthonormal, symmetric_eigen
 from unnorm.spaces import Real
-from unnorm.values import require_positive
 
 
 @dataclass(frozen=True)

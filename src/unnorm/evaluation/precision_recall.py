@@ -7,10 +7,10 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
+from unnorm.arguments import require_count
 from unnorm.errors import require
 from unnorm.estimate import Estimate
 from unnorm.evaluation.kernel_statistic import two_samples
-from unnorm.values import require_count
 
 
 class PrecisionRecall(NamedTuple):

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.arguments import real_numbers
 from unnorm.errors import require
 from unnorm.estimate import Estimate
 from unnorm.evaluation.counts import whole_numbers
@@ -25,7 +26,6 @@ from unnorm.evaluation.kernel_statistic import (
     two_samples,
 )
 from unnorm.evaluation.kernel_statistic import variance as _variance  # noqa: F401
-from unnorm.values import real_numbers
 
 #: The widths of the seed's kernel; for the median heuristic, multiples of the median distance.
 WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int, Key, PRNGKeyArray
 
+from unnorm.arguments import require_count
 from unnorm.compiling import compiled
 from unnorm.devices import parts_of, share, shares, side_by_side
 from unnorm.errors import require
@@ -19,7 +20,6 @@ from unnorm.generators.gibbs import GibbsTransition
 from unnorm.noises.base import AbstractGaussianNoise, Level, Point, Scalar
 from unnorm.samplers.denoising_gibbs import AbstractCovariance, FullCovariance, take_away
 from unnorm.scores import AbstractScore
-from unnorm.values import require_count
 
 
 class AbstractFinish(eqx.Module):

@@ -6,9 +6,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from unnorm.arguments import positive, shown
 from unnorm.errors import require
 from unnorm.noises.base import AbstractGaussianNoise, Level, Scalar
-from unnorm.values import positive, shown
 
 
 class Gaussian(AbstractGaussianNoise):

@@ -3,7 +3,10 @@
 from unnorm.objectives.at_level import AtLevel as AtLevel
 from unnorm.objectives.base import AbstractObjective as AbstractObjective
 from unnorm.objectives.base import Info as Info
-from unnorm.objectives.contrastive import CNCE as CNCE
+from unnorm.objectives.cnce import CNCE as CNCE
+from unnorm.objectives.contrastive_divergence import CD as CD
+from unnorm.objectives.contrastive_divergence import PCD as PCD
+from unnorm.objectives.contrastive_divergence import ShortRun as ShortRun
 from unnorm.objectives.denoising import DSM as DSM
 from unnorm.objectives.denoising_kl import DenoisingKL as DenoisingKL
 from unnorm.objectives.denoising_vr import DSMVR as DSMVR
@@ -27,9 +30,6 @@ from unnorm.objectives.implicit import two_rates as two_rates
 from unnorm.objectives.kernel_family import FittedKernelFamily as FittedKernelFamily
 from unnorm.objectives.kernel_family import KernelFamily as KernelFamily
 from unnorm.objectives.kernel_family import finalise as finalise
-from unnorm.objectives.likelihood import CD as CD
-from unnorm.objectives.likelihood import PCD as PCD
-from unnorm.objectives.likelihood import ShortRun as ShortRun
 from unnorm.objectives.nce import NCE as NCE
 from unnorm.objectives.propagation import ApproximateBP as ApproximateBP
 from unnorm.objectives.propagation import CurvaturePropagation as CurvaturePropagation

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from unnorm.arguments import named
 from unnorm.energies import AbstractEnergy
 from unnorm.errors import InputError, require
 from unnorm.noises import (
@@ -22,7 +23,6 @@ from unnorm.noises import (
 from unnorm.samplers.base import AbstractSampler
 from unnorm.scores import AbstractScore, ConditionalEnergy
 from unnorm.spaces import AbstractSpace, Binary
-from unnorm.values import named
 
 
 def require_kind(given: Any, kinds: type | tuple[type, ...], sentence: str) -> None:

@@ -21,11 +21,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
+from unnorm.arguments import require_count, require_weight
 from unnorm.energies import AbstractEnergy
 from unnorm.noises import AbstractGaussianNoise
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
 from unnorm.objectives.checks import require_energy, require_gaussian, require_kind, require_real, require_sigma
-from unnorm.values import require_count, require_weight
 
 Point = Shaped[Array, "..."]
 

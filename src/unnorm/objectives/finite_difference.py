@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.arguments import require_positive
 from unnorm.energies import AbstractEnergy
 from unnorm.errors import InputError
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
 from unnorm.objectives.checks import require_real
 from unnorm.objectives.slices import AbstractSlices, RademacherSlices, require_directions
-from unnorm.values import require_positive
 
 
 class FDSSM(AbstractObjective):

@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.arguments import require_count
 from unnorm.energies import AbstractEnergy
 from unnorm.errors import require
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
 from unnorm.objectives.checks import is_known
 from unnorm.objectives.score_matching import score_field, square_and_trace, value_and_divergence
 from unnorm.scores import AbstractScore, as_score
-from unnorm.values import require_count
 
 #: Rows at which the diffusion is looked at before training.
 LOOKED_AT = 64

@@ -7,15 +7,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from unnorm.arguments import require_count
 from unnorm.energies import AbstractEnergy
 from unnorm.errors import require
 from unnorm.objectives.base import AbstractObjective, AbstractStateRemarks, Info, Scalar
 from unnorm.objectives.checks import require_sampler, require_walk
-from unnorm.objectives.likelihood import move_chains
+from unnorm.objectives.contrastive_divergence import move_chains
 from unnorm.parts import held, trainable
 from unnorm.samplers.base import AbstractSampler
 from unnorm.samplers.langevin import Langevin
-from unnorm.values import require_count
 
 
 class GeyerState(eqx.Module):

@@ -20,6 +20,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.arguments import require_count, require_positive
 from unnorm.errors import InputError, require
 from unnorm.networks.autoencoder import Autoencoder, GaussianEncoder, ScoredAutoencoder
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
@@ -27,7 +28,6 @@ from unnorm.objectives.checks import require_kind
 from unnorm.objectives.slices import AbstractSlices, GaussianSlices, require_directions
 from unnorm.parts import held
 from unnorm.scores.kernel import SpectralScore, stein_score
-from unnorm.values import require_count, require_positive
 
 Codes = Float[Array, "n k"]
 

@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.arguments import named, require_positive
 from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.energies.kernel import DKEF
 from unnorm.errors import require
 from unnorm.noises.references import AbstractReference, AbstractReferenceFromData, Known
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
 from unnorm.objectives.checks import require_energy, require_finite, require_kind, require_real
-from unnorm.values import named, require_positive
 
 
 def classification(of_data: Float[Array, " n"], of_noise: Float[Array, " m"]) -> tuple[Scalar, Scalar]:

@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.arguments import require_count
 from unnorm.energies import AbstractEnergy
 from unnorm.errors import require
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
 from unnorm.objectives.slices import AbstractSlices, RademacherSlices, require_directions
 from unnorm.scores import AbstractScore, as_score, slopes_and_curvature
-from unnorm.values import require_count
 
 Point = Float[Array, "..."]
 

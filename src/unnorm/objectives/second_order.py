@@ -17,12 +17,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.arguments import require_weight
 from unnorm.errors import InputError
 from unnorm.noises.gaussian import Gaussian
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
 from unnorm.objectives.checks import require_kind
 from unnorm.scores import AbstractFactored, AbstractScore, AbstractSecondOrder
-from unnorm.values import require_weight
 
 Vector = Float[Array, " d"]
 

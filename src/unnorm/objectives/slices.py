@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.arguments import require_count
 from unnorm.errors import require
 from unnorm.objectives.checks import require_kind
-from unnorm.values import require_count
 
 Point = Float[Array, "..."]
 

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.arguments import require_positive
 from unnorm.energies.tilted import Tilted
 from unnorm.errors import InputError
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
 from unnorm.objectives.nce import classification
-from unnorm.values import require_positive
 
 
 class TiltNCE(AbstractObjective):

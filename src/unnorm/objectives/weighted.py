@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.arguments import require_positive
 from unnorm.errors import require
 from unnorm.objectives.base import AbstractObjective, AbstractStateRemarks, Info, Scalar, remarks_of
 from unnorm.objectives.checks import require_kind
-from unnorm.values import require_positive
 
 
 class WeightedSum(AbstractObjective, AbstractStateRemarks):

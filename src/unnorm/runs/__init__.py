@@ -2,6 +2,8 @@
 
 from unnorm.runs.assess import Assessment as Assessment
 from unnorm.runs.assess import assess as assess
+from unnorm.runs.fitted import Fitted as Fitted
+from unnorm.runs.fitted import load as load
 from unnorm.runs.folder import Run as Run
 from unnorm.runs.prepare import Prepared as Prepared
 from unnorm.runs.prepare import prepare as prepare

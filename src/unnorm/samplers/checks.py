@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Shaped
 
+from unnorm.arguments import real_numbers, shown, whole_number
 from unnorm.energies.base import AbstractEnergy
 from unnorm.errors import InputError, require
 from unnorm.files import is_key
 from unnorm.samplers.base import AbstractSampler
 from unnorm.samplers.smc import TemperedSMC
 from unnorm.scores import AbstractScore
-from unnorm.values import real_numbers, shown, whole_number
 
 #: Transitions of a run are numbered by 32-bit integers.
 MOST_STEPS = 2**31 - 1

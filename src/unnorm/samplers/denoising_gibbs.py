@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.arguments import positive
 from unnorm.compiling import compiled
 from unnorm.energies.base import AbstractEnergy, Point, Scalar
 from unnorm.errors import require
@@ -27,7 +28,6 @@ from unnorm.noises.base import Level
 from unnorm.samplers.base import AbstractSampler, Info, Target, require_gradients
 from unnorm.scores import AbstractPlainScore, GaussianDenoiser, as_score
 from unnorm.small_matrices import symmetric_eigen
-from unnorm.values import positive
 
 Score = Callable[[Point], Point]
 

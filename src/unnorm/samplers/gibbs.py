@@ -5,11 +5,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
+from unnorm.arguments import at_least
 from unnorm.energies.base import AbstractEnergy, Point
 from unnorm.errors import InputError
 from unnorm.samplers.base import AbstractSampler, Info, Target, require_energy, walker_of
 from unnorm.spaces import Binary
-from unnorm.values import at_least
 
 
 class Gibbs(AbstractSampler):

@@ -10,10 +10,10 @@ from blackjax.adaptation.step_size import dual_averaging_adaptation
 from blackjax.mcmc.diffusions import overdamped_langevin
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.arguments import at_least, between_0_and_1, positive
 from unnorm.energies.base import AbstractEnergy, Point
 from unnorm.errors import require
 from unnorm.samplers.base import AbstractAdaptiveSampler, Info
-from unnorm.values import at_least, between_0_and_1, positive
 
 Mass = Float[Array, " d"] | None
 

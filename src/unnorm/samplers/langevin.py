@@ -5,10 +5,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.arguments import positive
 from unnorm.energies.base import Point
 from unnorm.samplers.base import AbstractScoreSampler, Info, Target
 from unnorm.samplers.slopes import slope
-from unnorm.values import positive
 
 
 class Langevin(AbstractScoreSampler):

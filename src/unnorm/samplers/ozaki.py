@@ -5,10 +5,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.arguments import at_least, positive
 from unnorm.energies.base import Point
 from unnorm.samplers.base import AbstractScoreSampler, Info, Target
 from unnorm.samplers.slopes import slope_and_diagonal
-from unnorm.values import at_least, positive
 
 
 def _growth(rate: Array, time: Array) -> Array:

@@ -13,13 +13,14 @@ import numpy as np
 from blackjax.smc.resampling import systematic
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.arguments import whole_number
 from unnorm.compiling import compiled
 from unnorm.energies.base import AbstractEnergy, AbstractNormalised
 from unnorm.energies.tilted import Tilted
 from unnorm.errors import InputError, require
 from unnorm.estimate import require_weights
 from unnorm.progress import progress as progress_bar
-from unnorm.values import whole_number
+from unnorm.words import lines
 
 #: Draws that are chosen together.
 BLOCK = 512
@@ -55,6 +56,15 @@ class Resampled:
             f"by, and {self.repeated} of {len(self.draws)} draws are repeated; draw by chains instead "
             "(--sampler nuts, samplers.NUTS).",
         )
+
+    def __str__(self) -> str:
+        facts = [
+            ("points", f"of shape {self.draws.shape[1:]}"),
+            ("effective", f"{self.effective:.1%} of {self.proposals:,} proposals"),
+            ("repeated", f"{self.repeated:,} draws"),
+            *[("warning", sentence) for sentence in self.warnings],
+        ]
+        return lines(f"{len(self.draws):,} independent draws", facts)
 
 
 def _tilt(model: Tilted, x: Float[Array, " d"]) -> Float[Array, ""]:

@@ -14,7 +14,7 @@ from jaxtyping import Array, ArrayLike, PRNGKeyArray, Shaped
 from unnorm.devices import parts_of, require_divisible
 from unnorm.energies.base import AbstractEnergy
 from unnorm.errors import InputError, require
-from unnorm.identity import fingerprint
+from unnorm.fingerprint import fingerprint
 from unnorm.progress import progress as progress_bar
 from unnorm.samplers.base import AbstractAdaptiveSampler, AbstractSampler, Target
 from unnorm.samplers.chains import Moved, Span, advance, begin, is_tuned, shapes

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, Shaped
 
+from unnorm.arguments import at_least, positive
 from unnorm.energies.base import AbstractEnergy, Point, Scalar
 from unnorm.errors import InputError, require
 from unnorm.samplers.base import AbstractSampler, Info, Target, require_gradients
 from unnorm.spaces import AbstractSpace
-from unnorm.values import at_least, positive
 
 
 class SumOverRows(AbstractEnergy):

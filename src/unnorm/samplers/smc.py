@@ -19,6 +19,7 @@ from blackjax.smc.ess import log_ess
 from blackjax.smc.resampling import systematic
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from unnorm.arguments import whole_number
 from unnorm.compiling import compiled
 from unnorm.devices import require_divisible, split_over_devices
 from unnorm.energies.base import AbstractEnergy, AbstractNormalised
@@ -26,7 +27,6 @@ from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate
 from unnorm.samplers.base import require_gradients
 from unnorm.samplers.hamiltonian import HMC
-from unnorm.values import whole_number
 
 #: The most levels of a run.
 LONGEST = 400

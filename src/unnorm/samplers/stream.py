@@ -21,7 +21,7 @@ import numpy as np
 
 from unnorm.errors import InputError, require
 from unnorm.files import alone, is_key, numbers_of, packed, unpacked, write_atomically
-from unnorm.identity import require_same
+from unnorm.fingerprint import require_same
 
 FORMAT = "unnorm draws 2"
 DRAWS, STATE, LOCK = "draws.npy", "state.safetensors", ".lock"

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from unnorm.arguments import at_least, between_0_and_1
 from unnorm.energies.base import AbstractEnergy, Point
 from unnorm.samplers.base import AbstractAcceptanceRemarks, AbstractAdaptiveSampler, Info
 from unnorm.samplers.hamiltonian import HMC
-from unnorm.values import at_least, between_0_and_1
 
 #: Replicas that trade less often than this hand nothing down.
 LEAST_TRADES = 0.05

@@ -9,6 +9,7 @@ import numpy as np
 from unnorm.errors import InputError
 from unnorm.samplers.base import AbstractAcceptanceRemarks, AbstractSampler
 from unnorm.samplers.diagnostics import Diagnostics, summarise
+from unnorm.words import Facts, lines, table
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,25 @@ class Trace:
         if isinstance(self.sampler, AbstractAcceptanceRemarks):
             found.extend(self.sampler.remarks(float(np.mean(self.acceptance))))
         return tuple(found)
+
+    def _words(self) -> tuple[str, Facts]:
+        chains, steps, *point = self.draws.shape
+        found = self.diagnostics
+        facts = [
+            ("points", f"of shape {tuple(point)}"),
+            ("acceptance", f"{float(np.mean(self.acceptance)):.2f} on average"),
+            ("R-hat", f"{found.worst_rhat:.3f} at most"),
+            ("effective draws", f"{found.worst_ess_bulk:,.0f} (bulk) and {found.worst_ess_tail:,.0f} (tail) at least"),
+            ("diverged", f"{self.divergences:,} transitions"),
+            *[("warning", sentence) for sentence in self.warnings],
+        ]
+        return f"Trace of {type(self.sampler).__name__}: {chains} chains of {steps:,} draws", facts
+
+    def __str__(self) -> str:
+        return lines(*self._words())
+
+    def _repr_html_(self) -> str:
+        return table(*self._words())
 
     def to_arviz(self, name: str = "x") -> Any:
         """The draws as ArviZ keeps them (an InferenceData before its release 1, a DataTree since), as variable `name`.

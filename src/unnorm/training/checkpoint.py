@@ -15,7 +15,7 @@ import numpy as np
 
 from unnorm.errors import InputError, require
 from unnorm.files import is_key, labels_of, numbers_of, packed, unpacked, write_atomically
-from unnorm.identity import fingerprint
+from unnorm.fingerprint import fingerprint
 from unnorm.parts import trainable
 
 FORMAT = "unnorm checkpoint"

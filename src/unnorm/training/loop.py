@@ -20,7 +20,7 @@ from unnorm.devices import device_mesh, require_divisible
 from unnorm.errors import require
 from unnorm.estimate import Outcome, OutcomeCode
 from unnorm.files import alone
-from unnorm.identity import fingerprint, require_same
+from unnorm.fingerprint import fingerprint, require_same
 from unnorm.objectives import AbstractObjective
 from unnorm.objectives.base import remarks_of
 from unnorm.objectives.checks import require_kind
@@ -39,6 +39,7 @@ from unnorm.training.state import (
     split,
     start,
 )
+from unnorm.words import Facts, lines, model_words, table
 
 Model = TypeVar("Model", bound=eqx.Module)
 
@@ -63,6 +64,24 @@ class Fit(Generic[Model]):
     events: tuple[str, ...]
     state: TrainState
     seconds: float
+
+    def _words(self) -> tuple[str, Facts]:
+        at = len(self.history["step"])
+        figures = [(name, f"{values[-1]:.4g}") for name, values in self.history.items() if at and name != "step"]
+        facts = [
+            ("outcome", str(self.outcome)),
+            *[(name.replace("_", " "), value) for name, value in figures],
+            ("evaluations", f"{at:,}, the figures above are of the last"),
+            ("seconds", f"{self.seconds:.1f}"),
+            *[("event", sentence) for sentence in self.events],
+        ]
+        return f"Fit of {model_words(self.model)}", facts
+
+    def __str__(self) -> str:
+        return lines(*self._words())
+
+    def _repr_html_(self) -> str:
+        return table(*self._words())
 
 
 def _recipe(

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.arguments import named, require_count
 from unnorm.energies import AbstractEnergy
 from unnorm.noises import AbstractGaussianNoise, AbstractNoise, AbstractNoiseFromData
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
@@ -18,7 +19,6 @@ from unnorm.objectives.checks import (
     require_real,
     require_sigma,
 )
-from unnorm.values import named, require_count
 
 
 class CNCE(AbstractObjective):

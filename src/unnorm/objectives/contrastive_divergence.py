@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.arguments import require_count, require_positive, require_weight
 from unnorm.devices import split_over_devices
 from unnorm.energies import AbstractEnergy
 from unnorm.errors import require
@@ -20,7 +21,6 @@ from unnorm.objectives.checks import require_real, require_sampler, require_walk
 from unnorm.parts import held
 from unnorm.samplers.base import AbstractSampler
 from unnorm.samplers.langevin import Langevin
-from unnorm.values import require_count, require_positive, require_weight
 
 
 def move_chains(

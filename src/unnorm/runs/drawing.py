@@ -1,0 +1,154 @@
+"""Draws of the model of a run: independent ones, chains from training rows, or a population.
+
+`unnorm sample` writes them to files, and `Fitted.sample` hands them over.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from unnorm.catalogue import SAMPLERS, Context, find, read_options
+from unnorm.data.recorded import Decimals, as_recorded
+from unnorm.energies import Tilted
+from unnorm.errors import require
+from unnorm.runs.assess import figures_of
+from unnorm.runs.folder import Run
+from unnorm.samplers import AbstractSampler, ImportanceResampling, Particles, Resampled, TemperedSMC, Trace, sample
+from unnorm.training.checkpoint import load_arrays, save_arrays
+
+CHAINS = 32
+#: Fewer steps than this per chain say nothing about mixing.
+MIN_STEPS = 200
+#: Rows that are drawn, converted and written together.
+ROWS_AT_ONCE = 2**16
+
+
+class Spread:
+    """n rows spread evenly over a trace, which are read as they are asked for."""
+
+    def __init__(self, trace: Trace, n: int):
+        total = trace.draws.shape[0] * trace.draws.shape[1]
+        self.trace, self.numbers = trace, np.linspace(0, total - 1, n).round().astype(int)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, some: slice) -> np.ndarray:
+        # Step-major order: neighbours come from different chains.
+        steps, chains = np.divmod(self.numbers[some], self.trace.draws.shape[0])
+        return self.trace.draws[chains, steps]
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Draws in unit coordinates, which are read as they are asked for, and how far to trust them."""
+
+    rows: Spread | np.ndarray
+    sampler: str
+    figures: Mapping[str, Any]
+    warnings: tuple[str, ...]
+    #: What a person may want to know, if nothing is wrong.
+    remark: str = ""
+
+
+def default_sampler(run: Run) -> str:
+    """Independent draws of a model with a reference, chains of another."""
+    return "independent" if isinstance(run.model, Tilted) else "nuts"
+
+
+def draw(
+    run: Run,
+    n: int,
+    *,
+    sampler: str | None = None,
+    options: dict[str, Any] | None = None,
+    folder: Path | None = None,
+    seed: int,
+    progress: bool = True,
+) -> Drawn:
+    """n draws of the model of a run, by a sampler of the catalogue; in a folder they are kept as they come."""
+    name, prepared = sampler or default_sampler(run), run.prepared
+    entry = find(SAMPLERS, name, "sampler")
+    context = Context(prepared.space, prepared.scales, jax.random.key(seed), prepared.train, prepared.valid)
+    built = entry.build(read_options(entry, options or {}), context)
+    remark = ""
+    rows: Spread | np.ndarray
+    if isinstance(built, TemperedSMC):
+        require(folder is None, f"{name} has all its draws at once at the end; name a file such as draws.csv")
+        particles = built(run.model, key=jax.random.key(seed))
+        broken = not np.isfinite(particles.draws).all()
+        rows, warnings, found = particles.resampled(n, seed=seed), particles.warnings, _figures_of_levels(particles)
+    elif isinstance(built, ImportanceResampling):
+        drawn = _independent(run, built, n, folder, seed, progress)
+        broken = not np.isfinite(drawn.draws).all()
+        rows, warnings, found = drawn.draws, drawn.warnings, figures_of(drawn)
+        remark = f"{drawn.effective:.0%} of {drawn.proposals:,} proposals are effective"
+    else:
+        trace = _chains(run, built, n, folder, seed, progress)
+        broken = bool(trace.diagnostics.broken.any())
+        rows, warnings, found = Spread(trace, n), trace.warnings, figures_of(trace)
+    require(
+        not broken,
+        f"no table was written: draws of {name} are not finite, since its step is too large for this model; "
+        "use a smaller step (--set sampler.step_size=VALUE) or --sampler nuts",
+    )
+    return Drawn(rows, name, found, warnings, remark)
+
+
+def decimals_for(run: Run, *, exact: bool) -> Decimals:
+    """The decimals that draws are rounded to: those of the columns, or none."""
+    prepared = run.prepared
+    return (None,) * len(prepared.columns) if exact or not prepared.decimals else prepared.decimals
+
+
+def in_own_units(run: Run, rows: Float[np.ndarray, "n d"], decimals: Decimals) -> Float[np.ndarray, "n d"]:
+    """Draws as the table has its rows."""
+    return as_recorded(run.prepared.standardiser.to_raw(rows), decimals)
+
+
+def _independent(
+    run: Run, sampler: ImportanceResampling, n: int, folder: Path | None, seed: int, progress: bool
+) -> Resampled:
+    """Draws in lots of `ROWS_AT_ONCE`, each with a key of its own; in a folder each lot is kept as it is done."""
+    key, lots = jax.random.key(seed), []
+    own = {"of": run.identity, "seed": seed, "proposals_each": sampler.proposals}
+    for lot, first in enumerate(range(0, n, ROWS_AT_ONCE)):
+        size = min(ROWS_AT_ONCE, n - first)
+        file = None if folder is None else folder / f"lot-{lot + 1}.safetensors"
+        if file is not None and file.exists():
+            arrays, notes = load_arrays(file)
+            if all(notes.get(name) == value for name, value in own.items()) and len(arrays["draws"]) == size:
+                lots.append(Resampled(arrays["draws"], notes["proposals"], notes["effective"], notes["repeated"]))
+                continue
+        drawn = sampler(run.model, size, key=jax.random.fold_in(key, lot), progress=progress)
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            save_arrays(file, {"draws": drawn.draws}, {**figures_of(drawn), "effective": drawn.effective, **own})
+        lots.append(drawn)
+    proposals = sum(lot.proposals for lot in lots)
+    effective = sum(lot.effective * lot.proposals for lot in lots) / proposals
+    repeated = sum(lot.repeated for lot in lots)
+    return Resampled(np.concatenate([lot.draws for lot in lots]), proposals, effective, repeated)
+
+
+def _chains(run: Run, sampler: AbstractSampler, n: int, folder: Path | None, seed: int, progress: bool) -> Trace:
+    """Chains from training rows, long enough for n draws."""
+    train, steps = run.prepared.train, max(MIN_STEPS, -(-n // CHAINS))
+    start = train[np.random.default_rng(seed).integers(len(train), size=CHAINS)]
+    key = jax.random.key(seed)
+    return sample(run.model, sampler, chains=CHAINS, steps=steps, start=start, to=folder, key=key, progress=progress)
+
+
+def _figures_of_levels(particles: Particles) -> dict[str, float]:
+    return {
+        "acceptance": float(np.mean(particles.acceptance)),
+        "levels": len(particles.betas) - 1,
+        "particles": particles.draws.shape[0] * particles.draws.shape[1],
+        "least_effective": float(np.min(particles.effective.sum(axis=1))),
+        "families": float(np.sum(particles.families)),
+    }

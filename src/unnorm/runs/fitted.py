@@ -1,0 +1,150 @@
+"""A saved run as one thing in Python: what it says of rows, and draws like them, in the units of its own table."""
+
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from unnorm.arguments import require_count, whole_number
+from unnorm.data.tables import table_of
+from unnorm.energies import AbstractEnergy
+from unnorm.errors import require
+from unnorm.estimate import Estimate
+from unnorm.runs.assess import Assessment
+from unnorm.runs.drawing import decimals_for, draw, in_own_units
+from unnorm.runs.folder import Run
+from unnorm.runs.scoring import Scores, in_unit_coordinates_of, log_densities, log_z_of, scores_of
+from unnorm.words import Facts, lines, model_words, table
+
+#: JAX makes keys of the last 32 bits of a seed: larger ones would repeat smaller ones.
+SEEDS = 2**32
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fitted:
+    """The fitted model of a run, in the units and by the columns of its own table.
+
+    `rows` are an array whose columns are those of the run in their order, or anything with named columns: a frame of
+    pandas or polars, a mapping. Made by `load`. If the run was trained on since then, what its folder knows is of
+    another model, and is refused.
+    """
+
+    run: Run
+    identity: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the model was fitted to."""
+        return self.run.settings.columns
+
+    @property
+    def model(self) -> AbstractEnergy:
+        """The energy, of points in unit coordinates: (x - mean) / scale by `run.prepared.standardiser`."""
+        return self.run.model
+
+    @cached_property
+    def log_z(self) -> Estimate:
+        """log Z of `model`: that of the run's assessment, or else estimated at the first call."""
+        self._require_same()
+        return log_z_of(self.run)
+
+    @cached_property
+    def assessment(self) -> Assessment:
+        """What is known of the model on its own test rows; found out at the first call and kept in the folder."""
+        self._require_same()
+        return self.run.assessment(progress=False)
+
+    def log_prob(self, rows: Any) -> Float[np.ndarray, " n"]:
+        """log p(x) of every row, by the model itself: -E(z) - log Z - sum_j log scale_j, with z in unit coordinates.
+
+        A row that the model was fitted to seems likelier to it than a new one; `scores` judges such rows fairly.
+        """
+        return log_densities(self.run, self._points(rows), self.log_z)[1]
+
+    def scores(self, rows: Any, *, progress: bool = True) -> Scores:
+        """What `unnorm score` says of every row; one that was fitted is judged by a model that was fitted without it.
+
+        If any was, that takes as long as five fits the first time; it is kept in the folder.
+        """
+        self._require_same()
+        return scores_of(self.run, self._points(rows), log_z=self.log_z, progress=progress)
+
+    def outliers(self, rows: Any, *, progress: bool = True) -> Float[np.ndarray, " n"]:
+        """The rank of every row among them by `scores`: 1 is the least likely."""
+        return self.scores(rows, progress=progress).rank
+
+    def sample(self, n: int, *, seed: int = 0, exact: bool = False, progress: bool = True) -> Float[np.ndarray, "n d"]:
+        """n draws, those of `unnorm sample` by the same seed.
+
+        Values are rounded as their column was recorded, unless `exact`. What is wrong with the draws is a
+        `UserWarning`.
+        """
+        require_count(n, 1, "the number of draws")
+        require(0 <= whole_number(seed, "the seed") < SEEDS, f"a seed lies between 0 and 2^32 - 1, not at {seed}")
+        drawn = draw(self.run, int(n), seed=int(seed), progress=progress)
+        for sentence in drawn.warnings:
+            warnings.warn(sentence, stacklevel=2)
+        return in_own_units(self.run, drawn.rows[:], decimals_for(self.run, exact=exact))
+
+    def _require_same(self) -> None:
+        require(
+            self.run.identity == self.identity,
+            f"{self.run.path} was trained on since it was loaded; load it again",
+        )
+
+    def _points(self, rows: Any) -> Float[np.ndarray, "n d"]:
+        return in_unit_coordinates_of(self.run, table_of(rows, self.columns))
+
+    def _words(self) -> tuple[str, Facts]:
+        run, prepared = self.run, self.run.prepared
+        same = run.identity == self.identity
+        known = run.saved_assessment(run.settings.seed) if same else None
+        sizes = [f"{len(part):,}" for part in (prepared.train, prepared.valid, prepared.test)]
+        facts = [
+            ("model", model_words(self.model)),
+            ("learnt by", run.settings.objective.name),
+            ("columns", _some(self.columns)),
+            ("rows", f"{sizes[0]} to learn from, {sizes[1]} to choose by, {sizes[2]} new; of {run.settings.source}"),
+            ("outcome", str(run.record()[2]) if same else "trained on since it was loaded; load it again"),
+        ]
+        if known is None:
+            facts.append(("log-likelihood", "not assessed yet; .assessment does it"))
+        else:
+            facts.append(("log-likelihood", f"{known.log_likelihood.number()} nats per new row"))
+            facts.append(("log Z", str(known.log_z)))
+            facts += [("warning", sentence) for sentence in known.warnings]
+        return f"Fitted run {run.path}", facts
+
+    def __repr__(self) -> str:
+        return f"unnorm.load({str(self.run.path)!r})"
+
+    def __str__(self) -> str:
+        return lines(*self._words())
+
+    def _repr_html_(self) -> str:
+        return table(*self._words())
+
+
+def _some(names: Sequence[str], limit: int = 8) -> str:
+    """How many names, and the first few of them."""
+    more = ", ..." if len(names) > limit else ""
+    return f"{len(names)}: {', '.join(names[:limit])}{more}"
+
+
+def load(path: str | os.PathLike[str]) -> Fitted:
+    """The fitted model of a run that `unnorm fit DATA --out RUN` saved.
+
+    >>> load("absent")
+    Traceback (most recent call last):
+    unnorm.errors.InputError: absent is not a folder with a run; make one with: unnorm fit DATA --out absent
+    """
+    run = Run.open(Path(path))
+    # A run that was not trained yet says so now, and not at the first question.
+    _ = run.model
+    return Fitted(run, run.identity)
