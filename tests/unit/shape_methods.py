@@ -60,7 +60,7 @@ FEW = {
 
 def losses() -> Iterator[Piece]:
     def from_catalogue(entry: Any) -> None:
-        model = built_model("tilted" if entry.only == ("tilted",) else "mlp")
+        model = built_model("tilted" if energies.Tilted in entry.learns else "mlp")
         walk_objective(entry.build(catalogue.read_options(entry, FEW.get(entry.name, {})), CONTEXT), model)
 
     for entry in catalogue.OBJECTIVES:
