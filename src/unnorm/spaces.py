@@ -88,7 +88,7 @@ def finite_rows(rows: Any, what: str, point: tuple[int, ...] | None = None) -> A
 
     >>> finite_rows([[1, 2], [3, float("nan")]], "training")
     Traceback (most recent call last):
-    unnorm.errors.InputError: training data hold 1 value that are not finite, the first in row 1 (counted from 0); \
+    unnorm.errors.InputError: training data hold 1 value that is not finite, the first in row 1 (counted from 0); \
 remove or impute them
     """
     array = numbers(rows, what)
@@ -96,7 +96,7 @@ remove or impute them
     require(
         array.ndim >= least and len(array) >= 1, f"{what} data are n points along the first axis, not {array.shape}"
     )
-    _require_everywhere(jnp.isfinite(array), f"{what} data hold {{}} that are not finite, {{}}; remove or impute them")
+    _require_everywhere(jnp.isfinite(array), what, "that are not finite", "remove or impute them")
     require(
         point is None or array.shape[1:] == point,
         f"points of {what} data have shape {array.shape[1:]}, and should have {point}; "
@@ -117,19 +117,20 @@ def real_rows(rows: Any, what: str, point: tuple[int, ...] | None = None) -> Arr
     return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(float)
 
 
-def _require_everywhere(good: Bool[Array, "n ..."], sentence: str) -> None:
-    """Refuse rows with values that are not good; the sentence has one {} for how many, and one for where."""
+def _require_everywhere(good: Bool[Array, "n ..."], what: str, wrong: str, advice: str) -> None:
+    """Refuse rows with values that are not good, by how many there are, what is wrong, where, and what to do."""
     bad = int(jnp.sum(~good))
     if bad:
         row = int(np.argmax(~np.asarray(good).reshape(len(good), -1).all(axis=1)))
-        raise InputError(sentence.format(f"{bad} value{'s' * (bad > 1)}", f"the first in row {row} (counted from 0)"))
+        values = f"1 value {wrong.replace('that are', 'that is')}" if bad == 1 else f"{bad} values {wrong}"
+        raise InputError(f"{what} data hold {values}, the first in row {row} (counted from 0); {advice}")
 
 
 def _zeros_and_ones(rows: Any, what: str, point: tuple[int, ...]) -> Array:
     """The rows, checked: real numbers stay real, whole numbers and truth values become whole numbers."""
     array = finite_rows(rows, what, point)
-    sentence = f"{what} data hold {{}} other than 0 and 1, {{}}; write the two states as 0 and 1"
-    _require_everywhere((array == 0) | (array == 1), sentence)
+    good = (array == 0) | (array == 1)
+    _require_everywhere(good, what, "other than 0 and 1", "write the two states as 0 and 1")
     return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(int)
 
 
@@ -237,11 +238,11 @@ class Categorical(AbstractArray):
 
     def cast(self, rows: Any, what: str) -> Array:
         array, last = finite_rows(rows, what, self.shape), self.categories - 1
-        sentence = f"{what} data hold {{}} other than 0 to {last}, {{}}; number the categories from 0 to {last}"
         inside = (array >= 0) & (array <= last)
         # Not before: 256 as a number of eight bits is 0.
         whole = array.astype(int)
-        _require_everywhere(inside & (whole == array), sentence)
+        advice = f"number the categories from 0 to {last}"
+        _require_everywhere(inside & (whole == array), what, f"other than 0 to {last}", advice)
         return whole
 
     def start(self, n: int, key: PRNGKeyArray) -> Array:
@@ -285,13 +286,10 @@ class Graph(AbstractSpace):
     def cast(self, rows: Any, what: str) -> Array:
         array = _zeros_and_ones(rows, what, self.shape)
         loops = jnp.diagonal(array, axis1=1, axis2=2)
-        _require_everywhere(loops == 0, f"{what} data hold {{}} of edges from a vertex to itself, {{}}; remove them")
+        _require_everywhere(loops == 0, what, "of edges from a vertex to itself", "remove them")
         if not self.directed:
-            _require_everywhere(
-                array == jnp.swapaxes(array, 1, 2),
-                f"{what} data hold {{}} of edges in one direction only, {{}}; make the matrices symmetric, or use "
-                f"Graph({self.n}, directed=True)",
-            )
+            advice = f"make the matrices symmetric, or use Graph({self.n}, directed=True)"
+            _require_everywhere(array == array.mT, what, "of edges in one direction only", advice)
         return array
 
     def start(self, n: int, key: PRNGKeyArray) -> Array:

@@ -346,4 +346,11 @@ def data() -> Iterator[Piece]:
             un.data.read_table(path)
 
     yield "data/tables", tables
-    yield "data/spaces", lambda: Mixed((Binary((2,)), Categorical((2,), 3), Graph(3), SPACE)).size
+
+    def spaces() -> None:
+        space = Mixed((Binary((2,)), Categorical((2,), 3), Graph(3), Graph(3, directed=True), SPACE))
+        points = space.start(5, KEY)
+        traced(lambda key: space.start(5, key), KEY)
+        assert space.cast(points, "starting")[1].shape == (5, 2) and space.accepts(space.struct()) and space.size == 15
+
+    yield "data/spaces", spaces

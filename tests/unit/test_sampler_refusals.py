@@ -22,7 +22,7 @@ from unnorm.samplers import (
     TemperedSMC,
 )
 from unnorm.scores import FunctionScore
-from unnorm.spaces import Binary, Categorical, Real
+from unnorm.spaces import Binary, Categorical, Graph, Mixed, Real
 
 LINE = standard_gaussian(2)
 COINS = FunctionEnergy(lambda x: jnp.sum(x), Binary((2,)))
