@@ -61,6 +61,10 @@ def test_the_same_table_without_the_fault_is_taken(tmp_path):
         (("fit", "bimodal", "--objective", "cnce", "--set", "objective.share=2"), ("share", "less than 1")),
         (("fit", "bimodal", "--set", "share=2"), ("--set share=2", "objective.NAME=VALUE")),
         (("fit", "bimodal", "--model", "mlp", "--objective", "tilt"), ("tilt", "tilted", "not mlp")),
+        (
+            ("fit", "bimodal", "--model", "resnet", "--objective", "cp"),
+            ("cp learns only mlp models, not resnet",),
+        ),
         (("fit", "bimodal", "--rate", "-1"), ("rate", "greater than 0")),
         (("compare", "bimodal", "--objectives", "cnce,xyz"), ("xyz",)),
         (("sample", "nowhere"), ("nowhere",)),

@@ -21,6 +21,10 @@ class Spoilt(AbstractNoise):
     noise: AbstractNoise
     factor: Float[Array, ""] = eqx.field(converter=jnp.asarray)
 
+    @property
+    def makes_real_numbers(self) -> bool:
+        return self.noise.makes_real_numbers
+
     def sample(self, t, x, *, key):
         return self.noise.sample(t, x, key=key)
 
@@ -42,6 +46,10 @@ class SpoiltFromData(AbstractNoiseFromData):
 
 class Shrinking(AbstractKernel):
     """y = x/2 + z/2: a local noise that is not symmetric, so that its ratio matters."""
+
+    @property
+    def makes_real_numbers(self) -> bool:
+        return True
 
     def sample(self, t, x, *, key):
         return 0.5 * x + 0.5 * jax.random.normal(key, x.shape)

@@ -158,7 +158,7 @@ def test_a_full_disk_leaves_the_old_checkpoint(where, small, monkeypatch):
         ({"rate": math.nan}, "learning rate must be positive"),
         ({"average": 1.0}, "averaging decay"),
         ({"evaluations": 0}, "at least one evaluation"),
-        ({"valid": VALID.at[3, 1].set(jnp.nan)}, "validation data hold 1 values that are not finite"),
+        ({"valid": VALID.at[3, 1].set(jnp.nan)}, "validation data hold 1 value that is not finite"),
         ({"valid": VALID[:0]}, "validation data"),
         ({"checkpoint": "no/such/folder/run"}, "folder"),
     ],

@@ -99,7 +99,7 @@ def test_gibbs_is_in_detailed_balance():
 # ------------------------------------------------------------------------------------------ the algebra of energies
 
 
-def test_tempered_sum_and_given_are_sampled_as_what_they_are():
+def test_tempered_sum_and_fixing_are_sampled_as_what_they_are():
     """b N(0, 1) is N(0, 1/b); N(0, 1) N(2, 1) is N(1, 1/2); x_free | x_fixed is the conditional Gaussian."""
     line = un.energies.standard_gaussian(1)
     fixed, free, values = [1, 3], [0, 2, 4], np.array([0.0, 1.5])
@@ -109,7 +109,7 @@ def test_tempered_sum_and_given_are_sampled_as_what_they_are():
     cases = [
         (4.0 * line, np.zeros(1), np.eye(1) / 4, np.eye(1)),
         (line + un.energies.gaussian([2.0], np.eye(1)), np.ones(1), np.eye(1) / 2, np.eye(1)),
-        (CORRELATED.given({1: 0.0, 3: 1.5}), mean, marginal - gain @ COVARIANCE[np.ix_(fixed, free)], marginal),
+        (CORRELATED.fixing({1: 0.0, 3: 1.5}), mean, marginal - gain @ COVARIANCE[np.ix_(fixed, free)], marginal),
     ]
     for target, mean, covariance, wrong in cases:
         # From far too wide a start: twenty steps of HMC forget it.

@@ -248,6 +248,10 @@ class Shift(AbstractNoise):
 
     offset: float
 
+    @property
+    def makes_real_numbers(self) -> bool:
+        return True
+
     def sample(self, t, x, *, key):
         return x + self.offset
 

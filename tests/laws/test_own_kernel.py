@@ -17,7 +17,6 @@ import unnorm as un
 from unnorm import catalogue, noises
 from unnorm.noises import BlendedJumps, Choice, DataJump, GlobalJumps, Jumps, LeaveOneOut, LeaveOneOutBlend
 from unnorm.objectives import CNCE
-from unnorm.objectives.checks import adds_real_noise
 from unnorm.spaces import Real
 
 # ------------------------------------------------------------------------------------------------- the blend by hand
@@ -71,7 +70,7 @@ def test_a_point_that_is_no_row_sees_every_kernel():
 
 
 def test_a_blend_makes_points_of_real_numbers():
-    assert adds_real_noise(BlendedJumps(SIZE, WIDTH, leave_one_out=True).fit(DATA))
+    assert BlendedJumps(SIZE, WIDTH, leave_one_out=True).fit(DATA).makes_real_numbers
 
 
 # ------------------------------------------------------------------------------------------------- the commands

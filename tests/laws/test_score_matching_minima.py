@@ -18,7 +18,7 @@ from harness import breaks, holds
 from unnorm.energies import AbstractEnergy
 from unnorm.objectives import SM, SSM, SSMVR, DiffusionSM, GaussianSlices, RademacherSlices, SphereSlices
 from unnorm.objectives.score_matching import score_field, value_and_divergence
-from unnorm.scores import AbstractScore
+from unnorm.scores import AbstractPlainScore
 from unnorm.spaces import Real
 
 MEAN = np.array([0.5, -0.3])
@@ -36,7 +36,7 @@ class Quadratic(AbstractEnergy):
         return jnp.dot(self.theta, jnp.stack([-x[0], -x[1], x[0] ** 2 / 2, x[0] * x[1], x[1] ** 2 / 2]))
 
 
-class Linear(AbstractScore):
+class Linear(AbstractPlainScore):
     """The same as a score of its own."""
 
     theta: jax.Array

@@ -82,9 +82,9 @@ def test_parts_that_are_given_are_found_wherever_they_are():
     assert learnt(conditional.at(0.0)) == [f".conditional{name}" for name in network]
     # Within sums, containers and one another, and under names that other modules learn by.
     assert learnt({"b": (tilted() + tilted()).terms[1]}) == [f"['b']{name}" for name in network]
-    assert learnt(tilted().given({0: 1.0})) == [f".energy{name}" for name in network]
+    assert learnt(tilted().fixing({0: 1.0})) == [f".energy{name}" for name in network]
     gaussian = standard_gaussian(2)
-    assert learnt(gaussian.given({0: 1.0})) == [".energy.mean", ".energy.factor"]
+    assert learnt(gaussian.fixing({0: 1.0})) == [".energy.mean", ".energy.factor"]
     # An array that is given at one place and learnt at another.
     assert learnt((gaussian, un.energies.Tilted(gaussian, tilted().network)))[:2] == ["[0].mean", "[0].factor"]
     posterior = un.energies.LatentPosterior(un.networks.GaussianDecoder(lambda z: z, 1.0), jnp.ones(2), gaussian)

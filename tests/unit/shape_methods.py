@@ -61,7 +61,7 @@ FEW = {
 
 def losses() -> Iterator[Piece]:
     def from_catalogue(entry: Any) -> None:
-        model = built_model("tilted" if entry.only == ("tilted",) else "mlp")
+        model = built_model("tilted" if energies.Tilted in entry.learns else "mlp")
         walk_objective(entry.build(catalogue.read_options(entry, FEW.get(entry.name, {})), CONTEXT), model)
 
     for entry in catalogue.OBJECTIVES:
@@ -363,4 +363,11 @@ def data() -> Iterator[Piece]:
 
     yield "data/tables", tables
     yield "data/fitted", fitted
-    yield "data/spaces", lambda: Mixed((Binary((2,)), Categorical((2,), 3), Graph(3), SPACE)).size
+
+    def spaces() -> None:
+        space = Mixed((Binary((2,)), Categorical((2,), 3), Graph(3), Graph(3, directed=True), SPACE))
+        points = space.start(5, KEY)
+        traced(lambda key: space.start(5, key), KEY)
+        assert space.cast(points, "starting")[1].shape == (5, 2) and space.accepts(space.struct()) and space.size == 15
+
+    yield "data/spaces", spaces

@@ -71,7 +71,7 @@ def walk_energy(energy: energies.AbstractEnergy) -> None:
     traced(lambda e: (jnp.asarray(0.5) * e)(x), energy)
     traced(scores.EnergyScore(energy), 0.0, x)
     if energy.space.size > 1:
-        traced(lambda e: e.given({0: 1.0})(jnp.zeros(energy.space.size - 1)), energy)
+        traced(lambda e: e.fixing({0: 1.0})(jnp.zeros(energy.space.size - 1)), energy)
     if isinstance(energy, energies.AbstractNormalised):
         traced(energy.log_prob, x)
         traced(lambda key: energy.sample(key=key), KEY)
@@ -148,7 +148,7 @@ def models() -> Iterator[Piece]:
     def fitted() -> None:
         walk_energy(energies.gaussian([0.0, 0.0], [[1.0, 0.5], [0.5, 1.0]]))
         walk_energy(energies.fit_gaussian(ROWS))
-        traced(GAUSSIAN.given({np.int64(0): 1.0}), X[:1])
+        traced(GAUSSIAN.fixing({np.int64(0): 1.0}), X[:1])
         traced(lambda: (GAUSSIAN.covariance, mixture().assign(X), mixture().weights, mixture().means))
         GAUSSIAN.entropy()
         mixture().entropy(20, key=KEY)

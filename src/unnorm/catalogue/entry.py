@@ -45,7 +45,10 @@ class Context:
 
 @dataclass(frozen=True)
 class Entry(Generic[Built]):
-    """A name, what it is, and how to build it; `only` lists the models an objective works for, if not all.
+    """A name, what it is, and how to build it.
+
+    `makes` is what a model is made of: the class of the energy, and that of its network. `learns` is what an objective
+    needs a model to be made of: nothing special, if it is empty.
 
     `reference` fits the density that the thing is built on, with a bar if told so: it is fitted once, saved, and handed
     to `build` in the context.
@@ -55,12 +58,13 @@ class Entry(Generic[Built]):
     summary: str
     options: type[Options]
     build: Callable[[Any, Context], Built]
-    only: tuple[str, ...] | None = None
+    makes: tuple[type, ...] = ()
+    learns: tuple[type, ...] = ()
     reference: Callable[[Any, Context, bool], Chosen] | None = None
 
-    def suits(self, model: str) -> bool:
-        """Whether it can be used with the model of this name."""
-        return self.only is None or model in self.only
+    def suits(self, model: "Entry[Any]") -> bool:
+        """Whether the objective of this entry learns the model of that one."""
+        return all(any(issubclass(made, kind) for made in model.makes) for kind in self.learns)
 
 
 def chosen(value: float | None, default: float) -> float:

@@ -7,6 +7,7 @@ from pydantic import Field
 from unnorm import energies
 from unnorm.catalogue.entry import Context, Entry, Options
 from unnorm.energies.reference import Chosen, OneGaussian
+from unnorm.networks import MLP, ResNet
 
 
 class MLPOptions(Options):
@@ -64,10 +65,23 @@ MODELS: tuple[Entry[energies.AbstractEnergy], ...] = (
         "blend of fitted mixtures and kernel densities, tilted by a network",
         TiltedOptions,
         _tilted,
+        makes=(energies.Tilted, MLP),
         reference=_reference,
     ),
-    Entry("mlp", "multilayer perceptron energy", MLPOptions, _mlp),
-    Entry("resnet", "residual network energy", ResNetOptions, _resnet),
-    Entry("gaussian", "one Gaussian", Options, lambda o, c: energies.standard_gaussian(c.space.size)),
-    Entry("mixture", "Gaussian mixture with free weights, means and covariances", MixtureOptions, _mixture),
+    Entry("mlp", "multilayer perceptron energy", MLPOptions, _mlp, makes=(energies.NeuralEnergy, MLP)),
+    Entry("resnet", "residual network energy", ResNetOptions, _resnet, makes=(energies.NeuralEnergy, ResNet)),
+    Entry(
+        "gaussian",
+        "one Gaussian",
+        Options,
+        lambda o, c: energies.standard_gaussian(c.space.size),
+        makes=(energies.Gaussian,),
+    ),
+    Entry(
+        "mixture",
+        "Gaussian mixture with free weights, means and covariances",
+        MixtureOptions,
+        _mixture,
+        makes=(energies.GaussianMixture,),
+    ),
 )

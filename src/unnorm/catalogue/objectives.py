@@ -6,6 +6,8 @@ from pydantic import Field
 
 from unnorm import noises, objectives, samplers
 from unnorm.catalogue.entry import Context, Entry, Options, chosen
+from unnorm.energies import NeuralEnergy, Tilted
+from unnorm.networks import MLP
 from unnorm.objectives.slices import AbstractSlices, GaussianSlices, RademacherSlices, SphereSlices
 
 
@@ -158,7 +160,7 @@ def _fd_ssm(o: FiniteOptions, c: Context) -> objectives.FDSSM:
 
 OBJECTIVES: tuple[Entry[objectives.AbstractObjective], ...] = (
     Entry("tilt", "NCE of a tilted model against its own reference", RatioOptions,
-          lambda o, c: objectives.TiltNCE(o.ratio), only=("tilted",)),
+          lambda o, c: objectives.TiltNCE(o.ratio), learns=(Tilted,)),
     Entry("cnce", "conditional NCE with local moves and jumps between modes (mix)", JumpsOptions, _cnce),
     Entry("cnce-local", "conditional NCE with local moves only", LocalOptions, _cnce_local),
     Entry("cnce-global", "conditional NCE with jumps only", GlobalOptions, _cnce_global),
@@ -174,9 +176,9 @@ OBJECTIVES: tuple[Entry[objectives.AbstractObjective], ...] = (
           lambda o, c: objectives.SSMVR(_slices(o), o.draws)),
     Entry("fd-ssm", "sliced score matching by finite differences", FiniteOptions, _fd_ssm),
     Entry("approx-bp", "score matching, diagonal curvature backpropagated (biased)", Options,
-          lambda o, c: objectives.ApproximateBP(), only=("mlp",)),
+          lambda o, c: objectives.ApproximateBP(), learns=(NeuralEnergy, MLP)),
     Entry("cp", "score matching by curvature propagation", Options,
-          lambda o, c: objectives.CurvaturePropagation(), only=("mlp",)),
+          lambda o, c: objectives.CurvaturePropagation(), learns=(NeuralEnergy, MLP)),
     Entry("pcd", "persistent contrastive divergence with Langevin chains", PCDOptions, _pcd),
     Entry("cd", "contrastive divergence, chains from the batch", CDOptions,
           lambda o, c: objectives.CD(_walk(o.step_size, c), o.moves)),

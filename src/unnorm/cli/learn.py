@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from unnorm.catalogue import OBJECTIVES, find
+from unnorm.catalogue import MODELS, OBJECTIVES, find
 from unnorm.cli.options import named, parse_options
 from unnorm.cli.output import emit_json, emit_table, note, warn, write_json
 from unnorm.errors import InputError, require
@@ -153,7 +153,8 @@ def compare_command(
     quiet: bool,
 ) -> None:
     """Fit by each objective in turn and print one table; in a folder, what is done is kept."""
-    everything = [e.name for e in OBJECTIVES if e.suits(model)]
+    made = find(MODELS, model, "model")
+    everything = [e.name for e in OBJECTIVES if e.suits(made)]
     names = everything if objectives == "all" else [n.strip() for n in objectives.split(",")]
     for name in names:
         find(OBJECTIVES, name, "objective")

@@ -2,8 +2,8 @@
 
 from unnorm.energies.base import AbstractEnergy as AbstractEnergy
 from unnorm.energies.base import AbstractNormalised as AbstractNormalised
+from unnorm.energies.base import Fixing as Fixing
 from unnorm.energies.base import FunctionEnergy as FunctionEnergy
-from unnorm.energies.base import Given as Given
 from unnorm.energies.base import Shifted as Shifted
 from unnorm.energies.base import Sum as Sum
 from unnorm.energies.base import Tempered as Tempered

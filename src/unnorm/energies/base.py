@@ -1,7 +1,7 @@
 """What a model is: an energy, a function of one point.
 
 p(x) = exp(-E(x)) / Z. Energies form a small algebra: `e1 + e2` is a product of experts (E1 + E2), `b * e` tempers
-(b E, so p becomes p^b / Z_b), `e.given({i: v})` fixes coordinates and leaves an energy of the others.
+(b E, so p becomes p^b / Z_b), `e.fixing({i: v})` fixes coordinates and leaves an energy of the others.
 """
 
 from abc import abstractmethod
@@ -12,12 +12,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from unnorm.arguments import shown
 from unnorm.errors import InputError, require
 from unnorm.parts import AbstractPartlyFixed
-from unnorm.spaces import AbstractSpace, Real
+from unnorm.spaces import AbstractArray, AbstractOnRows, AbstractSpace
 from unnorm.words import model_words
 
 Point = Shaped[Array, "..."]
@@ -26,10 +27,14 @@ Scalar = Float[Array, ""]
 Values = Mapping[int, float | Scalar] | Mapping[np.integer, float | Scalar]
 
 
-class AbstractEnergy(eqx.Module):
+class AbstractEnergy(AbstractOnRows):
     """E(x) of one point x; vmap it for many."""
 
     space: eqx.AbstractVar[AbstractSpace]
+
+    def rows_space(self) -> AbstractSpace:
+        """The rows it is trained on are points like any other."""
+        return self.space
 
     @abstractmethod
     def __call__(self, x: Point) -> Scalar:
@@ -41,9 +46,9 @@ class AbstractEnergy(eqx.Module):
     def __rmul__(self, inverse_temperature: float | Scalar) -> "Tempered":
         return Tempered(jnp.asarray(inverse_temperature, dtype=float), self)
 
-    def given(self, values: Values) -> "Given":
+    def fixing(self, values: Values) -> "Fixing":
         """The energy of the remaining coordinates when those named are held at their values."""
-        return Given(self, values)
+        return Fixing(self, values)
 
     def __str__(self) -> str:
         return model_words(self)
@@ -108,7 +113,9 @@ class Shifted(AbstractEnergy):
     Noise-contrastive estimation learns c = log Z_0. Neural energies have such a constant already, their last bias.
 
     >>> import jax.numpy as jnp, unnorm as un
-    >>> float(Shifted(un.energies.FunctionEnergy(lambda x: 0.5 * jnp.sum(x**2), Real((1,))), 2.0)(jnp.zeros(1)))
+    >>> float(
+    ...     Shifted(un.energies.FunctionEnergy(lambda x: 0.5 * jnp.sum(x**2), un.spaces.Real((1,))), 2.0)(jnp.zeros(1))
+    ... )
     2.0
     """
 
@@ -125,42 +132,46 @@ class Shifted(AbstractEnergy):
         return self.energy(x) + self.constant
 
 
-class Given(AbstractEnergy, AbstractPartlyFixed):
+class Fixing(AbstractEnergy, AbstractPartlyFixed):
     """E(free) = E_0(free and fixed together): the conditional density of the free coordinates.
 
     Coordinates are numbered along the flattened point. Training leaves the values alone.
 
     >>> import unnorm as un
-    >>> un.energies.standard_gaussian(3).given({0: 1.0}).space
+    >>> un.energies.standard_gaussian(3).fixing({0: 1.0}).space
     Real(shape=(2,))
     """
 
     energy: AbstractEnergy
-    values: Float[Array, " fixed"]
+    values: Shaped[Array, " fixed"]
     fixed: tuple[int, ...] = eqx.field(static=True)
     free: tuple[int, ...] = eqx.field(static=True)
     shape: tuple[int, ...] = eqx.field(static=True)
-    space: AbstractSpace = eqx.field(static=True)
+    space: AbstractArray = eqx.field(static=True)
 
     def __init__(self, energy: AbstractEnergy, values: Values):
-        if not isinstance(energy.space, Real):
-            raise InputError(f"given() fixes coordinates of a Real space, not of {energy.space}")
-        size = energy.space.size
+        space = energy.space
+        if not isinstance(space, AbstractArray):
+            raise InputError(
+                f"fixing() holds single coordinates, and those of {space} are not free of each other; it takes an "
+                "energy on a Real, Binary or Categorical space"
+            )
+        size = space.size
         bad = [i for i in values if not (isinstance(i, int | np.integer) and 0 <= i < size)]
         require(not bad, f"coordinate {bad[:1]} does not exist; a point has coordinates 0 to {size - 1}")
-        require(len(values) < size, "every coordinate is given, so nothing is left to model")
+        require(len(values) < size, "every coordinate is fixed, so nothing is left to model")
         self.energy = energy
         self.fixed = tuple(int(i) for i in values)
-        self.values = jnp.stack([jnp.asarray(v, dtype=float) for v in values.values()]) if values else jnp.zeros(0)
+        self.values = _fixed_values(space, values)
         self.free = tuple(i for i in range(size) if i not in values)
-        self.shape = energy.space.shape
-        self.space = Real((len(self.free),))
+        self.shape = space.shape
+        self.space = space.of_shape((len(self.free),))
 
     def fixed_parts(self) -> tuple[Any, ...]:
         return (self.values,)
 
     def whole(self, x: Point) -> Point:
-        """The full point: x in the free coordinates, the given values in the others."""
+        """The full point: x in the free coordinates, the fixed values in the others."""
         size = len(self.fixed) + len(self.free)
         flat = jnp.zeros(size, x.dtype).at[np.array(self.free)].set(x)
         if self.fixed:
@@ -171,11 +182,30 @@ class Given(AbstractEnergy, AbstractPartlyFixed):
         return self.energy(self.whole(x))
 
 
+def _fixed_values(space: AbstractArray, values: Values) -> Shaped[Array, " fixed"]:
+    """The values in the type of the space's coordinates, refused unless they are such (a traced value passes)."""
+    kind = space.struct().dtype
+    if not values:
+        return jnp.zeros(0, kind)
+    one = space.of_shape(())
+    for i, value in values.items():
+        if space.continuous or isinstance(value, Tracer):
+            continue
+        try:
+            with jax.ensure_compile_time_eval():
+                one.cast(jnp.asarray(value)[None], "fixed")
+        except InputError:
+            raise InputError(
+                f"coordinate {i} of a point of {space} cannot be {value}; fix it at a value that such points have"
+            ) from None
+    return jnp.stack([jnp.asarray(value, dtype=kind) for value in values.values()])
+
+
 class FunctionEnergy(AbstractEnergy):
     """Any callable of one point as an energy; arrays inside it (if it is a pytree) are its parameters.
 
-    >>> import jax.numpy as jnp
-    >>> float(FunctionEnergy(lambda x: jnp.sum(x**4), Real((2,)))(jnp.ones(2)))
+    >>> import jax.numpy as jnp, unnorm as un
+    >>> float(FunctionEnergy(lambda x: jnp.sum(x**4), un.spaces.Real((2,)))(jnp.ones(2)))
     2.0
     """
 

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.errors import require
 from unnorm.networks.mlp import MLP
+from unnorm.spaces import AbstractOnRealRows
 
 Point = Float[Array, "..."]
 Latent = Float[Array, " k"]
@@ -122,14 +123,14 @@ class GaussianDecoder(AbstractDecoder):
         return -0.5 * jnp.sum(offset**2) - offset.size * (math.log(self.sigma) + 0.5 * math.log(2 * math.pi))
 
 
-class Autoencoder(eqx.Module):
+class Autoencoder(AbstractOnRealRows):
     """An encoder and a decoder, trained together."""
 
     encoder: AbstractEncoder
     decoder: AbstractDecoder
 
 
-class ScoredAutoencoder(eqx.Module):
+class ScoredAutoencoder(AbstractOnRealRows):
     """An autoencoder beside a network h for the score of the latent code.
 
     Where the code is drawn for each x, h sees x and z together and stands for grad_z log q(z | x); where only the

@@ -19,6 +19,11 @@ LEAST_LEVEL = 1e-5
 class AbstractNoise(eqx.Module):
     """A corruption kernel on one point; t is its level (kernels with a single level ignore it)."""
 
+    @property
+    @abstractmethod
+    def makes_real_numbers(self) -> bool:
+        """Whether its draws are real numbers whatever the points were: objectives refuse it on discrete spaces."""
+
     @abstractmethod
     def sample(self, t: Level, x: Point, *, key: PRNGKeyArray) -> Point:
         """y ~ q_t(. | x)."""
@@ -60,6 +65,10 @@ class AbstractGaussianNoise(AbstractKernel):
     2021, App. B; Karras et al. 2022), so a process is defined by alpha and sigma^2 alone. The variance rather than
     sigma, because a process that starts at sigma = 0 has an infinite slope of sigma there, and a finite one of sigma^2.
     """
+
+    @property
+    def makes_real_numbers(self) -> bool:
+        return True
 
     @abstractmethod
     def alpha(self, t: Level) -> Scalar:

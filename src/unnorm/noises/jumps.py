@@ -54,6 +54,10 @@ class Choice(AbstractNoise):
     def __check_init__(self):
         _check_shares(self.noises, self.shares)
 
+    @property
+    def makes_real_numbers(self) -> bool:
+        return any(noise.makes_real_numbers for noise in self.noises)
+
     def sample(self, t: Level, x: Point, *, key: PRNGKeyArray) -> Point:
         return _draw(self.noises, self.shares, t, x, key)[0]
 
@@ -93,6 +97,10 @@ class Blend(AbstractKernel):
     def __check_init__(self):
         _check_shares(self.noises, self.shares)
 
+    @property
+    def makes_real_numbers(self) -> bool:
+        return any(noise.makes_real_numbers for noise in self.noises)
+
     def sample(self, t: Level, x: Point, *, key: PRNGKeyArray) -> Point:
         return _draw(self.noises, self.shares, t, x, key)[0]
 
@@ -123,6 +131,10 @@ class LeaveOneOutBlend(AbstractNoise):
 
     def __check_init__(self):
         _check_shares((self.local, self.kde), (self.share, 1 - self.share))
+
+    @property
+    def makes_real_numbers(self) -> bool:
+        return True
 
     def sample(self, t: Level, x: Float[Array, " d"], *, key: PRNGKeyArray) -> Float[Array, " d"]:
         return _draw((self.local, self.kde), (self.share, 1 - self.share), t, x, key)[0]

@@ -29,6 +29,10 @@ class KDE(AbstractKernel):
         """At most `block` centres are looked at together."""
         self.density = energies.KDE(centres, bandwidth, block=block)
 
+    @property
+    def makes_real_numbers(self) -> bool:
+        return True
+
     def sample(self, t: Level, x: Float[Array, " d"], *, key: PRNGKeyArray) -> Float[Array, " d"]:
         return self.density.sample(key=key).astype(x.dtype)
 
@@ -65,6 +69,10 @@ class LeaveOneOut(AbstractNoise):
     """
 
     kde: KDE
+
+    @property
+    def makes_real_numbers(self) -> bool:
+        return True
 
     def sample(self, t: Level, x: Float[Array, " d"], *, key: PRNGKeyArray) -> Float[Array, " d"]:
         return self.kde.sample(t, x, key=key)
@@ -108,6 +116,10 @@ class Remembered(AbstractNoise):
         self.jump = jump
         self.known = Rows((jump if isinstance(jump, KDE) else jump.kde).density.centres, jump.of_data)
 
+    @property
+    def makes_real_numbers(self) -> bool:
+        return self.jump.makes_real_numbers
+
     def sample(self, t: Level, x: Float[Array, " d"], *, key: PRNGKeyArray) -> Float[Array, " d"]:
         return self.jump.sample(t, x, key=key)
 
@@ -135,6 +147,10 @@ class Independent(AbstractKernel):
 
     density: AbstractNormalised
 
+    @property
+    def makes_real_numbers(self) -> bool:
+        return self.density.space.continuous
+
     def sample(self, t: Level, x: Float[Array, " d"], *, key: PRNGKeyArray) -> Float[Array, " d"]:
         return self.density.sample(key=key).astype(x.dtype)
 
@@ -151,6 +167,10 @@ class DataJump(AbstractNoise):
     """
 
     centres: Float[Array, "n d"]
+
+    @property
+    def makes_real_numbers(self) -> bool:
+        return False
 
     def sample(self, t: Level, x: Float[Array, " d"], *, key: PRNGKeyArray) -> Float[Array, " d"]:
         return any_row(self.centres, key=key)

@@ -10,16 +10,7 @@ from jax.core import Tracer
 from unnorm.arguments import named
 from unnorm.energies import AbstractEnergy
 from unnorm.errors import InputError, require
-from unnorm.noises import (
-    KDE,
-    AbstractGaussianNoise,
-    Blend,
-    Choice,
-    Independent,
-    LeaveOneOut,
-    LeaveOneOutBlend,
-    Remembered,
-)
+from unnorm.noises import AbstractGaussianNoise
 from unnorm.samplers.base import AbstractSampler
 from unnorm.scores import AbstractScore, ConditionalEnergy
 from unnorm.spaces import AbstractSpace, Binary
@@ -84,15 +75,6 @@ def require_sigma(noise: AbstractGaussianNoise, level: float, who: str) -> None:
             f"{who} uses {named(noise)} at level {level:g}, where its standard deviation is {float(sigma):g} and the "
             f"signal's share {float(alpha):g}; both must be positive: use noises.Gaussian or another level",
         )
-
-
-def adds_real_noise(noise: Any) -> bool:
-    """Whether draws of this noise are real numbers whatever the data were."""
-    if isinstance(noise, Choice | Blend):
-        return any(adds_real_noise(part) for part in noise.noises)
-    if isinstance(noise, Independent):
-        return noise.density.space.continuous
-    return isinstance(noise, AbstractGaussianNoise | KDE | LeaveOneOut | LeaveOneOutBlend | Remembered)
 
 
 def is_known(tree: Any) -> bool:

@@ -12,7 +12,6 @@ from unnorm.energies import AbstractEnergy
 from unnorm.noises import AbstractGaussianNoise, AbstractNoise, AbstractNoiseFromData
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
 from unnorm.objectives.checks import (
-    adds_real_noise,
     require_energy,
     require_finite,
     require_kind,
@@ -53,7 +52,7 @@ class CNCE(AbstractObjective):
         """The noise itself, fitted to the data where it needs them."""
         require_energy(model, "CNCE")
         fitted = self.noise.fit(data) if isinstance(self.noise, AbstractNoiseFromData) else self.noise
-        if adds_real_noise(fitted):
+        if fitted.makes_real_numbers:
             require_real(model.space, f"CNCE with {named(self.noise)}", "makes noise of real numbers")
         require_finite(fitted, "CNCE", self.noise)
         return fitted

@@ -60,10 +60,8 @@ def settings_of(prepared: Prepared, model: Named, objective: Named, training: Tr
     for entries, named, what in ((MODELS, model, "model"), (OBJECTIVES, objective, "objective")):
         read_options(find(entries, named.name, what), named.options)
     entry = find(OBJECTIVES, objective.name, "objective")
-    require(
-        entry.suits(model.name),
-        f"{objective.name} learns only {' or '.join(entry.only or ())} models, not {model.name}",
-    )
+    learnt = [one.name for one in MODELS if entry.suits(one)]
+    require(model.name in learnt, f"{objective.name} learns only {' or '.join(learnt)} models, not {model.name}")
     return RunSettings(
         model=model,
         objective=objective,

@@ -34,14 +34,12 @@ def _space_of(target: Target) -> AbstractSpace | None:
 
 
 def _start(target: Target, chains: int, key: PRNGKeyArray) -> Array:
-    """Where chains begin when nobody says: standard normal, or fair coins."""
+    """Where chains begin when nobody says: where the space has them start."""
     space = _space_of(target)
     if space is None:
         raise InputError("a score does not say what its points look like; pass start=")
-    if isinstance(space, Real):
-        return jax.random.normal(key, (chains, *space.shape))
-    if isinstance(space, Binary):
-        return jax.random.bernoulli(key, 0.5, (chains, *space.shape)).astype(float)
+    if isinstance(space, Real | Binary):
+        return space.start(chains, key)
     raise InputError(f"chains on {space} need starting points; pass start=")
 
 

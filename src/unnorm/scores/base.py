@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from unnorm.energies.base import AbstractEnergy, Point, Scalar
 from unnorm.errors import InputError
 from unnorm.noises.base import Level
-from unnorm.spaces import AbstractSpace
+from unnorm.spaces import AbstractOnRealRows, AbstractOnRows, AbstractSpace
 
 
-class AbstractScore(eqx.Module):
+class AbstractScore(AbstractOnRows):
     """s(t, x), meant to be grad_x log p_t(x)."""
 
     @abstractmethod
@@ -32,6 +32,9 @@ class AbstractLevelScore(AbstractScore):
     """
 
     space: eqx.AbstractVar[AbstractSpace | None]
+
+    def rows_space(self) -> AbstractSpace | None:
+        return self.space
 
     def at(self, t: Level) -> "AbstractLevelScore":
         """Itself: its level is settled."""
@@ -60,8 +63,8 @@ class LevelScore(AbstractLevelScore):
         return self.score(jax.lax.stop_gradient(self.level), x)
 
 
-class AbstractPlainScore(AbstractScore):
-    """A score of which nothing is known but its values: no energy, no curvature of its own."""
+class AbstractPlainScore(AbstractScore, AbstractOnRealRows):
+    """A score of which nothing is known but its values: no energy, no curvature of its own, no shape of its points."""
 
     def at(self, t: Level) -> LevelScore:
         """The score of one level."""
@@ -77,6 +80,9 @@ class EnergyScore(AbstractScore):
     """
 
     energy: AbstractEnergy
+
+    def rows_space(self) -> AbstractSpace:
+        return self.energy.space
 
     def __call__(self, t: Level, x: Point) -> Point:
         return -jax.grad(self.energy)(x)

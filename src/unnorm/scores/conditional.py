@@ -15,7 +15,7 @@ from unnorm.noises import AbstractGaussianNoise
 from unnorm.noises.base import Level
 from unnorm.parts import AbstractPartlyFixed, held
 from unnorm.scores.base import AbstractScore, LevelScore
-from unnorm.spaces import Real
+from unnorm.spaces import AbstractOnRealRows, Real
 
 
 class AbstractConditional(AbstractScore, AbstractPartlyFixed):
@@ -54,7 +54,7 @@ class AbstractConditional(AbstractScore, AbstractPartlyFixed):
         return width, alpha * self.spread / sigma, found
 
 
-class ConditionalScore(AbstractConditional):
+class ConditionalScore(AbstractConditional, AbstractOnRealRows):
     """s(t, x) = -x / w^2 - (alpha S / (sigma w)) F(x / w, t),  w^2 = alpha^2 S^2 + sigma^2.
 
     The first term is the score of data N(0, S^2 I); the network F has only to learn how the data differ from that.
@@ -101,6 +101,9 @@ class ConditionalEnergy(AbstractConditional):
     space: Real = eqx.field(static=True)
     spread: float = eqx.field(static=True, default=1.0)
     octaves: int = eqx.field(static=True, default=3)
+
+    def rows_space(self) -> Real:
+        return self.space
 
     def energy(self, t: Level, x: Point) -> Scalar:
         """E(t, x) of one point."""

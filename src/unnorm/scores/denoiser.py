@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.errors import InputError
+from unnorm.spaces import AbstractOnRealRows
 
 
-class GaussianDenoiser(eqx.Module):
+class GaussianDenoiser(AbstractOnRealRows):
     """p(x | x~) = N(mean(x~), diag exp(2 log_std(x~))), both from one network of 2 d outputs.
 
     Seed 001's "learned" posterior. By Tweedie's formula (mean - x~) / sigma^2 is the noisy density's score.

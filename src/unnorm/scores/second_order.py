@@ -21,7 +21,7 @@ from unnorm.networks import MLP
 from unnorm.noises.base import Level
 from unnorm.scores.base import AbstractLevelScore, AbstractPlainScore, AbstractScore, as_score
 from unnorm.small_matrices import symmetric_eigen
-from unnorm.spaces import AbstractSpace
+from unnorm.spaces import AbstractOnRealRows, AbstractSpace
 
 
 class FreeScore(AbstractPlainScore):
@@ -38,7 +38,7 @@ class FreeScore(AbstractPlainScore):
         return self.network(x.reshape(-1)).reshape(x.shape)
 
 
-class AbstractSecondOrder(AbstractScore):
+class AbstractSecondOrder(AbstractScore, AbstractOnRealRows):
     """s1(x) when called (t is ignored), and s2(x) through its diagonal and its products."""
 
     @abstractmethod

@@ -4,65 +4,46 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array
 
-from unnorm.energies import AbstractEnergy
-from unnorm.errors import InputError, require
-from unnorm.networks.autoencoder import Autoencoder, ScoredAutoencoder
-from unnorm.scores import AbstractScore, ConditionalEnergy
-from unnorm.scores.denoiser import GaussianDenoiser
-from unnorm.spaces import AbstractSpace, Mixed
-
-
-def _space_of(model: Any) -> AbstractSpace | None:
-    """Where the model's points live, if it says so: scores and autoencoders do not."""
-    return model.space if isinstance(model, AbstractEnergy | ConditionalEnergy) else None
+from unnorm.errors import InputError
+from unnorm.spaces import AbstractOnRows, finite_rows, numbers, real_rows
 
 
 def require_shape(model: eqx.Module, shape: tuple[int, ...], what: str) -> None:
     """Refuse points of another shape than the model's: broadcasting would take one number for all of them."""
-    space = _space_of(model)
-    if space is None or isinstance(space, Mixed):
+    space = model.rows_space() if isinstance(model, AbstractOnRows) else None
+    if space is None:
         return
-    expected: Any = space
-    require(
-        tuple(shape) == tuple(expected.shape),
-        f"a point of the {what} data has shape {tuple(shape)}, and {type(model).__name__} is made for {space}; "
-        "give data and model the same shape",
-    )
-
-
-def _numbers(data: Any, what: str) -> Array:
-    try:
-        array = data if isinstance(data, jax.Array) else np.asarray(data)
-    except ValueError as error:
-        raise InputError(f"{what} data are rows of unequal length; give n points of one shape") from error
-    kinds = (jnp.floating, jnp.integer, jnp.bool_)
-    require(
-        any(jnp.issubdtype(array.dtype, kind) for kind in kinds),
-        f"{what} data must be real numbers, not of type {array.dtype}; turn words into numbers first",
-    )
-    return jnp.asarray(array)
+    expected = space.struct()
+    if not isinstance(expected, jax.ShapeDtypeStruct):
+        raise InputError(
+            f"{type(model).__name__} is made for {space}, whose points have parts, and training takes points that are "
+            "one array; make the parts one array of numbers"
+        )
+    if tuple(shape) != expected.shape:
+        raise InputError(
+            f"a point of the {what} data has shape {tuple(shape)}, and {type(model).__name__} is made for {space}; "
+            "give data and model the same shape"
+        )
 
 
 def checked_points(model: eqx.Module, data: Any, what: str) -> Array:
-    """The data as an array of finite numbers that fits the model.
+    """The data as points of the model's space (its `cast` says how), or one sentence about what is wrong with them.
 
-    Whole numbers become real ones where the model's points are real: noise cast to whole numbers would be another
-    noise, and they have no gradients. On discrete spaces they stay.
+    Where a model does not know its space they are real numbers of some shape, and where it says nothing of its rows
+    (it is no `AbstractOnRows`) finite numbers as they are.
 
     >>> import unnorm as un
     >>> checked_points(un.energies.standard_gaussian(2), [[1, 2], [3, 4]], "training").dtype
     dtype('float32')
     """
-    array = _numbers(data, what)
-    require(array.ndim >= 2 and len(array) >= 1, f"{what} data are n points along the first axis, not {array.shape}")
-    bad = int(jnp.sum(~jnp.isfinite(array)))
-    require(bad == 0, f"{what} data hold {bad} values that are not finite; remove or impute them")
-    require_shape(model, array.shape[1:], what)
-    space = _space_of(model)
-    known = isinstance(model, AbstractScore | Autoencoder | ScoredAutoencoder | GaussianDenoiser)
-    real = known if space is None else space.continuous
-    return array.astype(float) if real and not jnp.issubdtype(array.dtype, jnp.floating) else array
+    if not isinstance(model, AbstractOnRows):
+        return finite_rows(data, what)
+    space = model.rows_space()
+    if space is None:
+        return real_rows(data, what)
+    array = numbers(data, what)
+    if array.ndim >= 2:
+        require_shape(model, array.shape[1:], what)
+    return space.cast(array, what)

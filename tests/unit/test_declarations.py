@@ -1,0 +1,147 @@
+"""What parts say about themselves, and that it is true of what they do: models, noises, entries of the catalogue."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from unnorm import catalogue, energies, networks, noises, objectives, scores
+from unnorm.errors import InputError
+from unnorm.spaces import AbstractOnRows, Binary, Mixed, Real
+from unnorm.training.points import checked_points
+
+KEY = jax.random.key(0)
+ROWS = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
+WHOLE = np.array([[0, 1], [1, 1]])
+NOISE = noises.Gaussian(0.1)
+PLANE = energies.standard_gaussian(2)
+COINS = energies.FunctionEnergy(jnp.sum, Binary((2,)))
+
+
+class Silent(eqx.Module):
+    """A model of somebody's own that says nothing of its rows."""
+
+    weight: jax.Array
+
+
+def network(inputs: int = 2, outputs: int = 2) -> networks.MLP:
+    return networks.MLP(inputs, outputs, width=4, depth=1, key=KEY)
+
+
+#: A model, the space it says, and the type of whole numbers that it is trained on.
+MODELS = {
+    "energy": (PLANE, Real((2,)), "float32"),
+    "coins": (COINS, Binary((2,)), "int32"),
+    "energy's score": (scores.EnergyScore(PLANE), Real((2,)), "float32"),
+    "network": (scores.FreeScore(network()), None, "float32"),
+    "levels": (scores.conditional_energy(NOISE, 2, width=4, key=KEY), Real((2,)), "float32"),
+    "levels of a score": (scores.conditional_score(NOISE, 2, width=4, key=KEY), None, "float32"),
+    "one level": (scores.LevelScore(score=scores.FreeScore(network()), level=0.0), None, "float32"),
+    "one level somewhere": (
+        scores.LevelScore(score=scores.FreeScore(network()), level=0.0, space=Real((2,))),
+        Real((2,)),
+        "float32",
+    ),
+    "curvature": (scores.diagonal_mlp(2, width=4, key=KEY), None, "float32"),
+    "denoiser": (scores.GaussianDenoiser(network(2, 4)), None, "float32"),
+    "autoencoder": (networks.gaussian_autoencoder(2, 1, width=4, key=KEY), None, "float32"),
+    "scored autoencoder": (networks.implicit_autoencoder(2, 1, width=4, key=KEY), None, "float32"),
+}
+
+
+@pytest.mark.parametrize(("model", "space", "kind"), MODELS.values(), ids=MODELS.keys())
+def test_models_say_what_their_rows_are(model, space, kind):
+    assert isinstance(model, AbstractOnRows) and model.rows_space() == space
+    assert checked_points(model, WHOLE, "training").dtype == kind
+    if space is None:
+        assert checked_points(model, np.ones((4, 3)), "training").shape == (4, 3)
+        return
+    with pytest.raises(InputError, match=r"shape \(3,\), and .* is made for .*give data and model the same shape"):
+        checked_points(model, np.ones((4, 3)), "training")
+
+
+def test_rows_of_a_model_that_says_nothing_are_left_as_they_are():
+    assert checked_points(Silent(jnp.zeros(2)), WHOLE, "training").dtype == jnp.int32
+
+
+REFUSED = {
+    "halves of coins": (COINS, [[0.5, 1.0]], "training data hold 1 value other than 0 and 1, the first in row 0"),
+    "one point": (PLANE, [1.0, 2.0], "training data are n points along the first axis, not (2,)"),
+    "not finite": (PLANE, [[1.0, np.nan]], "training data hold 1 value that is not finite, the first in row 0"),
+    "parts": (
+        energies.FunctionEnergy(lambda x: jnp.sum(x[0]), Mixed((Real((2,)),))),
+        ROWS,
+        "whose points have parts, and training takes points that are one array",
+    ),
+}
+
+
+@pytest.mark.parametrize(("model", "rows", "sentence"), REFUSED.values(), ids=REFUSED.keys())
+def test_rows_that_are_no_points_are_not_trained_on(model, rows, sentence):
+    with pytest.raises(InputError) as refused:
+        checked_points(model, rows, "training")
+    assert sentence in str(refused.value)
+
+
+KDE = noises.KDE(jnp.asarray(ROWS), 0.3)
+JUMP = noises.DataJump(jnp.asarray(WHOLE, float))
+KINDS = {
+    "Gaussian": (NOISE, True),
+    "VarianceExploding": (noises.VarianceExploding(), True),
+    "KDE": (KDE, True),
+    "LeaveOneOut": (noises.LeaveOneOut(KDE), True),
+    "Remembered": (noises.Remembered(KDE), True),
+    "Independent": (noises.Independent(PLANE), True),
+    "LeaveOneOutBlend": (noises.BlendedJumps(0.1, 0.3, leave_one_out=True).fit(jnp.asarray(ROWS)), True),
+    "Blend": (noises.BlendedJumps(0.1, 0.3).fit(jnp.asarray(ROWS)), True),
+    "Choice": (noises.Choice((JUMP, NOISE), (0.5, 0.5)), True),
+    "DataJump": (JUMP, False),
+    "Choice of rows": (noises.Choice((JUMP, JUMP), (0.5, 0.5)), False),
+}
+
+
+@pytest.mark.parametrize(("noise", "real"), KINDS.values(), ids=KINDS.keys())
+def test_noises_make_real_numbers_if_they_say_so(noise, real):
+    """From a point of coins they lead to no such point, and the objective refuses them there; the others stay."""
+    assert noise.makes_real_numbers is real
+    ys = jax.vmap(lambda k: noise.sample(0.5, jnp.asarray(WHOLE[0], float), key=k))(jax.random.split(KEY, 16))
+    assert bool(jnp.all((ys == 0) | (ys == 1))) is not real
+    if real:
+        with pytest.raises(InputError, match="makes noise of real numbers"):
+            objectives.CNCE(noise).init(COINS, jnp.asarray(WHOLE, float), key=KEY)
+    else:
+        objectives.CNCE(noise).init(COINS, jnp.asarray(WHOLE, float), key=KEY)
+
+
+CONTEXT = catalogue.Context(Real((2,)), noises.Scales(0.3, 1.0, 2), KEY, ROWS[:30], ROWS[30:])
+SMALL = {"tilted": {"reference": "gaussian", "width": 4}, "mlp": {"width": 4}, "resnet": {"width": 4, "blocks": 1}}
+
+
+@pytest.fixture(scope="module")
+def built():
+    options = {e.name: catalogue.read_options(e, SMALL.get(e.name, {})) for e in catalogue.MODELS}
+    return {e.name: e.build(options[e.name], CONTEXT) for e in catalogue.MODELS}
+
+
+def test_entries_make_what_they_say(built):
+    for entry in catalogue.MODELS:
+        model = built[entry.name]
+        assert type(model) is entry.makes[0]
+        assert tuple(type(part) for part in ([model.network] if len(entry.makes) > 1 else [])) == entry.makes[1:]
+
+
+def test_objectives_learn_the_models_that_they_suit_and_refuse_the_others(built):
+    choosy = [e for e in catalogue.OBJECTIVES if e.learns]
+    suited = {e.name: [model.name for model in catalogue.MODELS if e.suits(model)] for e in choosy}
+    assert suited == {"tilt": ["tilted"], "approx-bp": ["mlp"], "cp": ["mlp"]}
+    for entry in choosy:
+        objective = entry.build(catalogue.read_options(entry, {}), CONTEXT)
+        for name, model in built.items():
+            if name in suited[entry.name]:
+                objective.init(model, jnp.asarray(ROWS), key=KEY)
+                continue
+            with pytest.raises(InputError):
+                objective.init(model, jnp.asarray(ROWS), key=KEY)
+    # Those that name nothing learn every model.
+    assert all(e.suits(model) for e in catalogue.OBJECTIVES if not e.learns for model in catalogue.MODELS)
