@@ -34,7 +34,7 @@ def cases():
         ),
         "sum": (FLAT + small, f"Sum on {real}: Gaussian (6 learnt), Tilted (33 learnt, 6 fixed)"),
         "residual": (deep, f"NeuralEnergy on {real}: ResNet of 2 blocks (97 learnt), log_confinement (1 learnt)"),
-        "given": (FLAT.given({0: 1.0}), "Given on Real((1,)): Gaussian (6 learnt), values (fixed, 1 number)"),
+        "fixing": (FLAT.fixing({0: 1.0}), "Fixing on Real((1,)): Gaussian (6 learnt), values (fixed, 1 number)"),
         "function": (
             un.energies.FunctionEnergy(quadratic, un.spaces.Real((2,))),
             f"FunctionEnergy on {real}: no numbers",
