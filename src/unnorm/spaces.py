@@ -8,7 +8,7 @@ space, so they ride as static data through compiled programs.
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -161,7 +161,7 @@ class AbstractArray(AbstractSpace):
     def size(self) -> int:
         return math.prod(self.shape)
 
-    def of_shape(self, shape: tuple[int, ...]) -> Self:
+    def of_shape(self, shape: tuple[int, ...]) -> "AbstractArray":
         """The space of arrays of another shape, with coordinates of the same kind.
 
         >>> Categorical((4,), 3).of_shape((2,))
