@@ -256,3 +256,11 @@ def test_groups_and_a_table_to_judge_on(tmp_path):
     fresh = write_csv(tmp_path / "f.csv", np.concatenate([values[:5, 1:], rng.normal(size=(40, 2))]), "ab")
     judged = unnorm("fit", file, *common, "--group", "p", "--test", fresh, "--out", tmp_path / "three")
     assert "40 of the 45 rows" in json.loads(judged.out)["remarks"][-1]
+
+
+def test_a_table_of_few_different_rows_is_told_from_one_of_numbers(tmp_path, table):
+    rng = np.random.default_rng(6)
+    file = write_csv(tmp_path / "g.csv", rng.integers(0, 6, (400, 2)).astype(float), "ab")
+    common = ("--model", "gaussian", "--steps", 5, "--no-report", "--quiet", "--out")
+    assert "look like categories" in unnorm("fit", file, *common, tmp_path / "one").err
+    assert unnorm("fit", table, *common, tmp_path / "two").err == ""

@@ -100,7 +100,7 @@ def prepare(source: str, seed: int, *, group: str | None = None, test: str | Non
     table = read_table(source)
     columns, values, owners = _without(table, group)
     labels, remarks = _together(values, owners, group, table)
-    warnings = () if group is not None else _suggestion(table)
+    warnings = (*_about_copies(values), *(() if group is not None else _suggestion(table)))
     train, valid, judged = parts(labels, seed)
     judged_labels = in_order(labels[judged])
     if test is None:
@@ -163,6 +163,18 @@ def _together(
     require(count < n, f"the column {group!r} has another value in every row, so it groups nothing; leave --group out")
     remarks.append(f"Rows with the same {group!r} ({count:,} of them) lie in one part of the split.")
     return joined(same, groups), tuple(remarks)
+
+
+def _about_copies(values: np.ndarray) -> tuple[str, ...]:
+    """A table of few different rows is one of categories, which a density of real numbers is not made for."""
+    n, different = len(values), int(copies(values).max()) + 1
+    if 2 * different >= n:
+        return ()
+    return (
+        f"Only {different:,} of {n:,} rows are different: the columns look like categories, and a density of real "
+        "numbers says little of them. Copies lie in one part of the split, so that most test rows are of kinds never "
+        "seen in training.",
+    )
 
 
 def _suggestion(table: Table) -> tuple[str, ...]:
