@@ -83,24 +83,30 @@ def differences(whole, broken) -> list[str]:
     return found + [key for key in sorted({*one, *other}) if one.get(key) != other.get(key)]
 
 
-def killed_everywhere(table, tmp_path, repeats, *more):
-    whole, broken = tmp_path / "undisturbed-run", tmp_path / "killed-run"
-    subprocess.run(command(table, whole, *more), check=True, stdout=subprocess.DEVNULL)
-    moments, kills, first = random.Random(0), 0, tmp_path / "never"
+def killed_everywhere(table, broken, seed) -> int:
+    """The default command in a new folder, killed once in every stage and then left to end; how many kills hit it."""
+    moments, kills = random.Random(seed), 0
     # Once while it reads and prepares, whatever there is by then.
-    kills += run_until_killed(command(table, broken, *more), first, 0, limit=moments.uniform(0.5, 2.0))
+    kills += run_until_killed(command(table, broken), broken / "never", 0, limit=moments.uniform(0.5, 2.0))
     for mark in MARKS:
-        for _ in range(repeats):
-            wait = moments.uniform(0, 0.5 if mark == "checkpoint.safetensors" else 0.15)
-            kills += run_until_killed(command(table, broken, "--checkpoint-seconds", "0", *more), broken / mark, wait)
-    subprocess.run(command(table, broken, *more), check=True, stdout=subprocess.DEVNULL)
-    return whole, broken, kills
+        wait = moments.uniform(0, 0.5 if mark == "checkpoint.safetensors" else 0.15)
+        kills += run_until_killed(command(table, broken, "--checkpoint-seconds", "0"), broken / mark, wait)
+    subprocess.run(command(table, broken), check=True, stdout=subprocess.DEVNULL)
+    return kills
 
 
-def test_the_default_command_killed_in_every_stage_ends_bit_identical(small, tmp_path):
-    whole, broken, kills = killed_everywhere(small, tmp_path, 1)
+@pytest.fixture(scope="module")
+def whole(small, tmp_path_factory):
+    """The run that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("whole") / "undisturbed-run"
+    subprocess.run(command(small, folder), check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
+def test_the_default_command_killed_in_every_stage_ends_bit_identical(small, whole, tmp_path):
+    kills = killed_everywhere(small, tmp_path / "killed-run", 0)
     assert kills >= 9, f"only {kills} kills hit a running command"
-    assert differences(whole, broken) == []
+    assert differences(whole, tmp_path / "killed-run") == []
     # Negative control: the comparison sees another seed.
     other = tmp_path / "other-run"
     subprocess.run(command(small, other, "--seed", "1", "--steps", "50"), check=True, stdout=subprocess.DEVNULL)
@@ -108,10 +114,13 @@ def test_the_default_command_killed_in_every_stage_ends_bit_identical(small, tmp
 
 
 @pytest.mark.thorough
-def test_the_default_command_killed_a_hundred_times_ends_bit_identical(small, tmp_path):
-    whole, broken, kills = killed_everywhere(small, tmp_path, 12)
-    assert kills >= 100
-    assert differences(whole, broken) == []
+def test_the_default_command_killed_a_hundred_times_ends_bit_identical(small, whole, tmp_path):
+    kills = 0
+    for seed in range(1, 12):
+        broken = tmp_path / f"killed-run-{seed}"
+        kills += killed_everywhere(small, broken, seed)
+        assert differences(whole, broken) == []
+    assert kills >= 100, f"only {kills} kills hit a running command"
 
 
 @pytest.mark.parametrize("objective", ["pcd", pytest.param("cnce", marks=pytest.mark.thorough)])
