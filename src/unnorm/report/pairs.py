@@ -5,6 +5,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from unnorm.data.recorded import as_recorded
 from unnorm.energies import AbstractEnergy
 from unnorm.report.density import frame_of, log_density, mass_in_words, outside, plane, raw_draws, true_log_density
 from unnorm.report.figures import (
@@ -99,6 +100,9 @@ def farthest_columns(data: np.ndarray, draws: np.ndarray) -> list[int]:
 def pairs(prepared: Prepared, assessment: Assessment) -> Picture:
     """Several columns: data and draws for every pair below the diagonal, each column alone on it."""
     rows, draws = prepared.standardiser.to_raw(prepared.train), raw_draws(prepared, assessment)
+    # As `unnorm sample` writes them; the rows come back from single precision to the steps they were recorded in.
+    places = prepared.decimals or (None,) * len(prepared.columns)
+    rows, draws = as_recorded(rows, places), as_recorded(draws, places)
     shown = farthest_columns(rows, draws[np.isfinite(draws).all(axis=1)])
     low, high = frame_of(rows)
     # As many of the one as of the other, or the eye compares numbers instead of shapes.
