@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unnorm.errors import InputError
-from unnorm.spaces import Binary, Categorical, Graph, Mixed, Real
+from unnorm.spaces import Binary, Categorical, Conditioned, Graph, Mixed, Real, WithCondition
 
 
 @pytest.mark.parametrize(
@@ -229,3 +229,19 @@ def test_points_of_another_kind_are_not_accepted():
     assert not Real((2,)).accepts([0.0, 0.0]) and not Real((2,)).accepts((real,))
     assert Mixed((Real((2,)),)).accepts((real,)) and not Mixed((Real((2,)),)).accepts((real, real))
     assert not Mixed((Real((2,)),)).accepts(real) and not Graph(2).accepts(jnp.zeros((3, 3)))
+
+
+def test_conditions_stand_beside_points():
+    space = WithCondition(Real((2,)), Categorical((), 3))
+    rows = space.start(5, jax.random.key(0))
+    assert isinstance(rows, Conditioned) and rows.x.shape == (5, 2) and rows.condition.shape == (5,)
+    assert space.size == 3 and space.accepts(jax.tree.map(lambda leaf: leaf[0], rows))
+    assert not space.accepts(rows.x[0]) and not space.accepts((rows.condition[0], rows.x[0]))
+    again = space.cast(tuple(rows), "training")
+    assert all(bool(jnp.all(a == b)) for a, b in zip(again, rows, strict=True))
+    with pytest.raises(InputError, match="5 points and 4 conditions; give every point its own"):
+        space.cast((rows.x, rows.condition[:4]), "training")
+    with pytest.raises(InputError, match="a condition beside each"):
+        space.cast(rows.x, "training")
+    with pytest.raises(InputError, match="the conditions of training data hold 1 value other than 0 to 2"):
+        space.cast((rows.x, [0, 1, 2, 3, 0]), "training")
