@@ -21,11 +21,11 @@ import numpy as np
 
 from unnorm.data.mnist import mnist
 from unnorm.estimate import Estimate, mean_estimate
-from unnorm.evaluation import Denoised, denoise
 from unnorm.experiments.base import Claim, Experiment, Job, Result, Row, exact
 from unnorm.noises import Gaussian
 from unnorm.objectives import D2SMVR, DSM, AbstractObjective, JointSecondOrder
 from unnorm.scores import AbstractScore, low_rank_mlp
+from unnorm.tasks import Denoised, denoise
 from unnorm.training import fit
 
 SIGMA, SIDE, RANK, LEADING, SHOWN = 0.5, 14, 20, 5, 6

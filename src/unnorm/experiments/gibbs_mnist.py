@@ -39,7 +39,7 @@ from unnorm.data.mnist import mnist
 from unnorm.energies.base import Point
 from unnorm.estimate import Estimate, mean_estimate
 from unnorm.evaluation import classifier_test, median_bandwidth, mmd
-from unnorm.evaluation.two_sample import GaussianSum
+from unnorm.evaluation.two_sample.mmd import GaussianSum
 from unnorm.experiments.base import Claim, Experiment, Job, Result, Row, exact
 from unnorm.networks import MLP
 from unnorm.noises import Gaussian

@@ -41,7 +41,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from unnorm.compiling import compiled
 from unnorm.estimate import Estimate, mean_estimate
-from unnorm.evaluation.two_sample import mmd
+from unnorm.evaluation.two_sample.mmd import mmd
 from unnorm.experiments.base import Claim, Experiment, Job, Published, Result, Row, over_seeds
 from unnorm.experiments.gibbs_models import (
     DATA,

@@ -35,7 +35,7 @@ from jaxtyping import Array, PRNGKeyArray
 from unnorm.data.mnist import mnist
 from unnorm.energies import standard_gaussian
 from unnorm.estimate import Estimate, mean_estimate
-from unnorm.evaluation.latent import evidences
+from unnorm.evaluation.likelihoods.latent import evidences
 from unnorm.experiments.base import Claim, Experiment, Job, Published, Result, Row, exact, over_seeds
 from unnorm.networks import AbstractDecoder, Autoencoder, GaussianEncoder
 from unnorm.networks.autoencoder import gaussian_autoencoder, implicit_autoencoder, wasserstein_autoencoder

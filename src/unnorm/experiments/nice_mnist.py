@@ -38,7 +38,7 @@ import numpy as np
 from unnorm.data.mnist import mnist
 from unnorm.energies import NICE
 from unnorm.estimate import mean_estimate
-from unnorm.evaluation.likelihood import energies
+from unnorm.evaluation.likelihoods.likelihood import energies
 from unnorm.experiments.base import Claim, Experiment, Job, Published, Result, Row
 from unnorm.experiments.dkef_uci import parzen_scale, sm_losses
 from unnorm.noises import Gaussian

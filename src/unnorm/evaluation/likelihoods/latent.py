@@ -12,9 +12,9 @@ from unnorm.energies import AbstractNormalised
 from unnorm.energies.latent import LatentPosterior
 from unnorm.errors import require
 from unnorm.estimate import Estimate, mean_estimate
-from unnorm.evaluation.ais import ais, anneal_each
-from unnorm.evaluation.annealing import common_path
 from unnorm.evaluation.counts import whole_numbers
+from unnorm.evaluation.partition.ais import ais, anneal_each
+from unnorm.evaluation.partition.annealing import common_path
 from unnorm.networks.autoencoder import AbstractDecoder
 
 
