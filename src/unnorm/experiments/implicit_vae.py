@@ -1,4 +1,4 @@
-"""Thesis, Table 3.2: autoencoders with implicit codes on MNIST, by the negative log-likelihood of their decoders.
+"""Song 2022, Table 3.2: autoencoders with implicit codes on MNIST, by the negative log-likelihood of their decoders.
 
 A Gaussian encoder trained on the evidence bound (ELBO) stands beside an implicit one whose entropy gradient comes from
 a score network trained by sliced score matching (SSM) or from a kernel (Stein, spectral), and Wasserstein autoencoders

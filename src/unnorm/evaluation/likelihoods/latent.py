@@ -30,7 +30,7 @@ def evidence(
 ) -> Estimate:
     """log p(x) = log of the integral of p(x | z) p(z) dz, along the path p(z) p(x | z)^b, with its error.
 
-    Wu et al. 2017; thesis, section 3.6.2. Unbiased for p(x), so that log p(x) is on average too low, by half the
+    Wu et al. 2017; Song 2022, section 3.6.2. Unbiased for p(x), so that log p(x) is on average too low, by half the
     variance of its error.
 
     >>> import jax, jax.numpy as jnp, unnorm as un
