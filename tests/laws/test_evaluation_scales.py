@@ -19,7 +19,6 @@ from unnorm.evaluation import (
     energy_test,
     expectation,
     importance,
-    kernel_statistic,
     median_bandwidth,
     mmd,
     mmd_test,
@@ -27,8 +26,9 @@ from unnorm.evaluation import (
     smc,
     thermodynamic,
 )
-from unnorm.evaluation.energy_distance import Distances
-from unnorm.evaluation.rounding import with_rounding
+from unnorm.evaluation.partition.rounding import with_rounding
+from unnorm.evaluation.two_sample import kernel_statistic
+from unnorm.evaluation.two_sample.energy_distance import Distances
 from unnorm.spaces import Real
 
 KEY = jax.random.key(0)

@@ -78,7 +78,7 @@ def test_the_gradient_vanishes_at_the_truth(ratio, batches):
     # Negative controls: a constant 0.3 off, which the objective must feel, and the noise's density halved.
     assert breaks(found(0.3, 0.0), 0.0)
     assert breaks(found(0.0, math.log(0.5)), 0.0)
-    # The offset printed in seed 002, log(m/n) in place of log(n/m), and none at all.
+    # The offset that some lecture slides print, log(m/n) in place of log(n/m), and none at all.
     assert breaks(found(0.0, -2 * math.log(ratio)), 0.0)
     assert breaks(found(0.0, -math.log(ratio)), 0.0)
 

@@ -33,7 +33,7 @@ from shape_parts import (
 )
 
 import unnorm as un
-from unnorm import catalogue, energies, evaluation, networks, noises, objectives, runs, samplers, scores
+from unnorm import catalogue, energies, evaluation, networks, noises, objectives, runs, samplers, scores, tasks
 from unnorm.data import PROBLEMS
 from unnorm.evaluation import efficiency
 from unnorm.objectives.implicit import spectral
@@ -319,12 +319,15 @@ def judgements() -> Iterator[Piece]:
         "precision_recall": lambda: evaluation.precision_recall(x, y, groups=4, key=KEY),
         "marginals": lambda: evaluation.marginals(x, y, x, groups=np.arange(len(x) + len(y)), repeats=3).worst,
         "sliced_wasserstein": lambda: evaluation.sliced_wasserstein(x, y, frames=8, key=KEY),
-        "denoise": lambda: evaluation.denoise(WIDE, 1.0, ROWS[:3], directions=1, iterations=2, key=KEY),
-        "clean_density": lambda: evaluation.clean_density(WIDE, 1.0, [-9.0, -9.0], [9.0, 9.0], points=16),
         "efficiency": efficiencies,
     }
     for name, piece in pieces.items():
         yield f"evaluation/{name}", piece
+
+
+def works() -> Iterator[Piece]:
+    yield "tasks/denoise", lambda: tasks.denoise(WIDE, 1.0, ROWS[:3], directions=1, iterations=2, key=KEY)
+    yield "tasks/clean_density", lambda: tasks.clean_density(WIDE, 1.0, [-9.0, -9.0], [9.0, 9.0], points=16)
 
 
 def data() -> Iterator[Piece]:

@@ -39,6 +39,7 @@ GROUPS = (
     methods.generators,
     methods.training,
     methods.judgements,
+    methods.works,
     methods.data,
 )
 

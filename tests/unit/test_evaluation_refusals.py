@@ -12,8 +12,6 @@ from unnorm.evaluation import (
     ais,
     bracket,
     bridge,
-    clean_density,
-    denoise,
     expectation,
     importance,
     reverse_ais,
@@ -22,6 +20,7 @@ from unnorm.evaluation import (
 )
 from unnorm.scores import FromScore, low_rank_mlp
 from unnorm.spaces import Binary, Real
+from unnorm.tasks import clean_density, denoise
 
 KEY = jax.random.key(0)
 PLANE = standard_gaussian(2)

@@ -27,7 +27,7 @@ with_mnist = needs("mnist/train-images-idx3-ubyte.gz")
 @pytest.mark.parametrize(
     ("name", "shape"), [("redwine", (1599, 11)), ("whitewine", (4898, 11)), ("parkinsons", (5875, 15))]
 )
-def test_tables_have_the_columns_of_the_thesis(name, shape):
+def test_tables_have_the_columns_as_printed(name, shape):
     table = uci_table(name)
     assert table.values.shape == shape and len(table.columns) == shape[1]
     correlations = np.corrcoef(table.values, rowvar=False) - np.eye(shape[1])

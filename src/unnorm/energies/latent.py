@@ -18,7 +18,7 @@ from unnorm.spaces import Real
 class LatentPrior(AbstractEnergy):
     """p(z) ∝ exp(-tilt(z)) N(z; 0, I): the codes of an autoencoder need not be normal, and the tilt says how not.
 
-    Train it on encoded data, for instance by energy discrepancy (seed 002; Pang et al. 2020). tilt(z) is the network's
+    Train it on encoded data, for instance by energy discrepancy (Pang et al. 2020). tilt(z) is the network's
     only output.
 
     >>> import jax, jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Seed 000, Table 1: noise-contrastive estimation of the 20-D mixture of 40 components, by kind of noise.
+"""Yu et al. 2025, Table 1: noise-contrastive estimation of the 20-D mixture of 40 components, by kind of noise.
 
 One residual network is trained by each kind from the same 10,000 rows and judged as in the paper: Ratio, the mean
 squared error of log f(x) - log f(x') over pairs of test rows; NLL; MSE, the mean squared error of the normalised log

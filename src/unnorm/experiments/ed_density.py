@@ -1,4 +1,4 @@
-"""Seed 002: energy discrepancy on densities of the plane, and its two limits.
+"""Schroeder et al. 2023: energy discrepancy on densities of the plane, and its two limits.
 
 The seed shows pictures and no numbers. Here a network is trained on each problem by energy discrepancy (Gaussian noise
 half as wide as the data, 16 draws, stabiliser 1), its normaliser found by quadrature on a grid, and its log-likelihood

@@ -76,7 +76,7 @@ class VariancePreserving(AbstractGaussianNoise):
 
 
 class OrnsteinUhlenbeck(AbstractGaussianNoise):
-    """dX = -X dt + sqrt(2) dB over time `horizon` t: alpha = e^-s, sigma^2 = 1 - e^-2s, s = horizon t (seed 003)."""
+    """dX = -X dt + sqrt(2) dB over time `horizon` t: alpha = e^-s, sigma^2 = 1 - e^-2s, s = horizon t (Zhang 2025)."""
 
     horizon: float = eqx.field(static=True, default=5.0)
 

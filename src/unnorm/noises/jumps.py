@@ -1,4 +1,4 @@
-"""Local moves and jumps between modes, together: the noise of mix-CNCE (seed 000).
+"""Local moves and jumps between modes, together: the noise of mix-CNCE (Yu et al. 2025).
 
 A local kernel shows the shape of one mode, a global one how much each mode weighs. `Choice` picks one kernel per
 noise point and remembers which (the paper's mix); `Blend` is the same mixture seen as one kernel, its density summed
@@ -212,7 +212,7 @@ class GlobalJumps(AbstractNoiseFromData):
 
 
 class Jumps(AbstractNoiseFromData):
-    """A share of local Gaussian moves of size `local`, the rest global jumps of the given bandwidth (seed 000's mix).
+    """A share of local Gaussian moves of size `local`, the rest global jumps of the given bandwidth (Yu et al. 2025).
 
     Several local sizes share the local moves equally. A share `wide` of the noise points comes from the data's Gaussian
     at twice its standard deviation: contrastive noise that stays near the data leaves the energy free elsewhere, and

@@ -1,4 +1,4 @@
-"""The kernel density estimate of a data set as a noise distribution: the global jump of seed 000."""
+"""The kernel density estimate of a data set as a noise distribution: the global jump of Yu et al. 2025."""
 
 import jax
 import jax.numpy as jnp

@@ -35,7 +35,7 @@ class NCE(AbstractObjective):
     exp(-E) is the normalised density, so E must be able to shift by a constant: neural energies do, others are given
     one by `energies.Shifted`, without which a DKEF is refused. `noise` is a normalised density, a reference, or a
     recipe that makes one from the data (`noises.MomentGaussian`, `UnitGaussian`, `SpanGaussian`, `KernelDensity`,
-    `FittedMixture`). Gutmann and Hyvarinen 2012; seed 002, whose printed offset log(m/n) has the wrong sign.
+    `FittedMixture`). Gutmann and Hyvarinen 2012. Some lecture slides print the offset log(m/n), of the wrong sign.
 
     >>> import unnorm as un
     >>> NCE(un.noises.MomentGaussian(), ratio=5.0).ratio

@@ -1,4 +1,4 @@
-"""How much the estimators of score matching scatter (thesis, Theorem 3.3).
+"""How much the estimators of score matching scatter (Song 2022, Theorem 3.3).
 
 With l = log f and a_ij = grad_theta [ d_i d_j l + 1/2 d_i l d_j l ] at the true theta, the covariance of
 sqrt(N) (theta_hat - theta) tends to B^-1 A B^-1: B is the Hessian of the expected loss, A the second moment of one

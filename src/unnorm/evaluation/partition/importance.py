@@ -14,9 +14,9 @@ from unnorm.energies import AbstractEnergy, AbstractNormalised, Gaussian, Gaussi
 from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate, require_weights
 from unnorm.evaluation.counts import whole_numbers
-from unnorm.evaluation.pairs import point_of, require_pair
-from unnorm.evaluation.rounding import with_rounding
-from unnorm.evaluation.tails import judged
+from unnorm.evaluation.partition.pairs import point_of, require_pair
+from unnorm.evaluation.partition.rounding import with_rounding
+from unnorm.evaluation.partition.tails import judged
 
 #: Draws looked at together: bounds memory whatever the number of draws.
 BLOCK = 4096

@@ -1,6 +1,6 @@
 """What is known of the clean point given the noisy one.
 
-With x~ = x + sigma z and s1 = grad log q~, s2 = Hessian of log q~, the scores of the noisy density (thesis 4.5),
+With x~ = x + sigma z and s1 = grad log q~, s2 = Hessian of log q~, the scores of the noisy density (Song 2022, 4.5),
 
     E[x | x~] = x~ + sigma^2 s1,   Cov[x | x~] = sigma^2 I + sigma^4 s2,
 

@@ -17,7 +17,7 @@ from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.energies.base import Scalar
 from unnorm.errors import require
 from unnorm.evaluation.counts import whole_numbers
-from unnorm.evaluation.pairs import require_walk
+from unnorm.evaluation.partition.pairs import require_walk
 from unnorm.samplers import HMC
 
 #: Chains of a pilot run.

@@ -14,7 +14,7 @@ from unnorm.compiling import compiled
 from unnorm.errors import require
 from unnorm.estimate import Estimate
 from unnorm.evaluation.counts import whole_numbers
-from unnorm.evaluation.kernel_statistic import two_samples
+from unnorm.evaluation.two_sample.kernel_statistic import two_samples
 from unnorm.networks import MLP
 
 

@@ -61,7 +61,7 @@ def overlap(t: Float[np.ndarray, "..."], dimension: int) -> Float[np.ndarray, ".
 def clean_density(
     energy: AbstractEnergy, sigma: float, low: Any, high: Any, *, points: int = 512, smallest: float = 1e-4
 ) -> CleanDensity:
-    """Whether a model of noisy data has a clean one (seed 001, Thm A.1), on the line or in the plane.
+    """Whether a model of noisy data has a clean one (Zhang et al. 2023, Thm A.1), on the line or in the plane.
 
     A density q with q * N(0, sigma^2 I) = q~ exists if and only if F(q~) / F(k) is positive semi-definite, that is
     (Bochner) if its inverse transform q is nowhere negative. The transform of exp(-E) is taken on a periodic grid from

@@ -13,9 +13,9 @@ from unnorm.devices import require_divisible, split_over_devices
 from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate, mean_estimate
-from unnorm.evaluation.annealing import between, difference, move, starts, tuned_path
 from unnorm.evaluation.counts import whole_numbers
-from unnorm.evaluation.rounding import with_rounding
+from unnorm.evaluation.partition.annealing import between, difference, move, starts, tuned_path
+from unnorm.evaluation.partition.rounding import with_rounding
 from unnorm.samplers import HMC
 
 

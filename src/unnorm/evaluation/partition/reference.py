@@ -9,9 +9,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.energies import AbstractEnergy, Gaussian, GaussianMixture, fit_gaussian
 from unnorm.errors import InputError, require
-from unnorm.evaluation.importance import defensive, expectation
-from unnorm.evaluation.likelihood import energies
-from unnorm.evaluation.pairs import require_number
+from unnorm.evaluation.likelihoods.likelihood import energies
+from unnorm.evaluation.partition.importance import defensive, expectation
+from unnorm.evaluation.partition.pairs import require_number
 from unnorm.samplers import ParallelTempering, sample
 from unnorm.spaces import Real
 
