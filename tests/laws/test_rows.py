@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from unnorm.noises import KDE, GlobalJumps, KernelDensity, LeaveOneOut, Remembered, Rows
+from unnorm.noises import FittedKDE, GlobalJumps, KDEJump, LeaveOneOut, Remembered, Rows
 from unnorm.noises.kde import REMEMBERED
 from unnorm.noises.rows import _mark
 
@@ -56,7 +56,7 @@ def test_rows_with_one_mark_are_told_apart():
 
 @pytest.mark.parametrize("kind", [lambda kde: kde, LeaveOneOut], ids=["kde", "left-out"])
 def test_a_remembering_jump_proposes_what_it_would_without(table, kind):
-    jump = kind(KDE(table, 0.3, block=128))
+    jump = kind(KDEJump(table, 0.3, block=128))
     noise = Remembered(jump)
     for xs in (table[:64], table[:64] + 0.01):
         ys, ratios = noise.propose_each(0.0, xs, key=jax.random.key(1))
@@ -65,14 +65,14 @@ def test_a_remembering_jump_proposes_what_it_would_without(table, kind):
         np.testing.assert_allclose(ratios, computed, atol=1e-4)
     # Negative control: what was remembered of another bandwidth.
     stale = jax.tree.map(lambda leaf: leaf, noise)
-    object.__setattr__(stale, "known", Remembered(kind(KDE(table, 0.4))).known)
+    object.__setattr__(stale, "known", Remembered(kind(KDEJump(table, 0.4))).known)
     wrong = stale.propose_each(0.0, table[:64], key=jax.random.key(1))[1]
     right = jump.propose_each(0.0, table[:64], key=jax.random.key(1))[1]
     assert np.max(np.abs(wrong - right)) > 0.1
 
 
 def test_a_remembering_reference_says_what_it_would_without(table):
-    reference = KernelDensity(0.3).fit(table, key=jax.random.key(2))
+    reference = FittedKDE(0.3).fit(table, key=jax.random.key(2))
     for xs in (table[:64], table[:64] + 0.01):
         np.testing.assert_allclose(reference.of_rows(xs), jax.vmap(reference.of_data)(xs), atol=1e-4)
     # Negative control: the estimate with a row's own kernel.
@@ -82,4 +82,4 @@ def test_a_remembering_reference_says_what_it_would_without(table):
 def test_a_large_table_is_not_computed_beforehand():
     few, many = jnp.zeros((10, 1)), jnp.zeros((REMEMBERED + 1, 1))
     assert isinstance(GlobalJumps(0.5).fit(few), Remembered)
-    assert isinstance(GlobalJumps(0.5).fit(many), KDE)
+    assert isinstance(GlobalJumps(0.5).fit(many), KDEJump)
