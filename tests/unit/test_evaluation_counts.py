@@ -116,11 +116,11 @@ def test_one_bandwidth_may_be_a_number():
 
 def test_the_shape_of_a_function_whose_expectation_is_asked():
     assert refused(lambda: ev.expectation(TARGET, lambda x: x, BASE, key=KEY)) == (
-        "an expectation is of a function that gives one number, but this one gives shape (1,); for a vector use "
+        "expectation needs a function that returns one number, but this one returned shape (1,); for a vector use "
         "expectations"
     )
     assert refused(lambda: ev.expectations(TARGET, lambda x: x[0], BASE, key=KEY)) == (
-        "expectations are of a function that gives a vector, but this one gives shape (); for one number use "
+        "expectations needs a function that returns a vector, but this one returned shape (); for one number use "
         "expectation"
     )
 
@@ -135,7 +135,7 @@ def test_a_function_that_is_not_finite_where_the_target_is():
 def test_only_the_first_level_is_that_of_the_base():
     for target in (WALL, TARGET):
         sentence = refused(lambda t=target: ev.ais(t, BASE, betas=[0, 0, 0.5, 1], key=KEY))
-        assert sentence == "only the first of betas may be 0: a wall of the target, times 0, is no number at the second"
+        assert sentence == "only the first of betas may be 0; let the others rise from above 0 to 1"
     assert np.isfinite(ev.ais(WALL, BASE, chains=64, betas=[0, 0.5, 0.5, 1], key=KEY).value)
 
 

@@ -258,7 +258,7 @@ def posterior_moment(score: AbstractScore, sigma: float | Scalar, noisy: Float[A
     >>> [round(float(posterior_moment(noisy, 1.0, jnp.ones(1), n).sum()), 4) for n in (1, 2, 3)]
     [0.5, 0.75, 0.875]
     """
-    require(order >= 1, f"moments have an order of at least 1, not {order}")
+    require(order >= 1, f"the order of a moment must be at least 1, not {order}")
 
     def mean(y):
         return y + sigma**2 * score(jnp.zeros(()), y)

@@ -103,7 +103,7 @@ def thermodynamic(
     slopes, grid = np.asarray(found, np.float64), np.asarray(path.betas, np.float64)
     require(
         bool(np.isfinite(slopes).all()),
-        "the target's energy is not finite on the path, so that its mean is not; use AIS or SMC",
+        "the target's energy is not finite on the path, so its mean is not either; use AIS or SMC",
     )
     means = slopes.mean(axis=1)
     squares = ((slopes - slopes.mean(axis=(1, 2), keepdims=True)) ** 2).mean(axis=1)
