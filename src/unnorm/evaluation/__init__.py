@@ -9,6 +9,8 @@ from unnorm.evaluation.denoising import Denoised as Denoised
 from unnorm.evaluation.denoising import denoise as denoise
 from unnorm.evaluation.energy_distance import energy_distance as energy_distance
 from unnorm.evaluation.energy_distance import energy_test as energy_test
+from unnorm.evaluation.enumeration import Enumerated as Enumerated
+from unnorm.evaluation.enumeration import enumerated as enumerated
 from unnorm.evaluation.importance import defensive as defensive
 from unnorm.evaluation.importance import expectation as expectation
 from unnorm.evaluation.importance import expectations as expectations
