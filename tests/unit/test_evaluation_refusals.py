@@ -100,22 +100,15 @@ def test_a_pair_is_refused_by_every_estimator(estimator, case):
     assert refused(lambda: ESTIMATORS[estimator](target, base)) == sentence
 
 
-@pytest.mark.parametrize("estimator", ["AIS", "SMC"])
-def test_annealing_needs_gradients(estimator):
-    class Coins(un.energies.AbstractNormalised):
-        space: Binary = Binary((2,))
-
-        def __call__(self, x):
-            return 2 * jnp.log(2.0)
-
-        def sample(self, *, key):
-            return jax.random.bernoulli(key, 0.5, (2,)).astype(float)
-
-    sentence = "annealing follows gradients, and Binary(shape=(2,)) has none; use evaluation.importance there"
-    assert refused(lambda: ESTIMATORS[estimator](COINS, Coins())) == sentence
-    # What is advised works: E (1 + e^-1)^2 / 4 * 4 = (1 + e^-1)^2.
-    found = importance(COINS, Coins(), draws=4000, key=KEY)
-    assert abs(found.value - 2 * np.log1p(np.exp(-1))) < 4 * found.stderr
+@pytest.mark.parametrize("estimator", [ais, smc])
+def test_annealing_by_gradients_needs_them(estimator):
+    base = un.energies.uniform(COINS.space)
+    sentence = "HMC follows gradients, and Binary(shape=(2,)) has none; use samplers.Gibbs there"
+    assert refused(lambda: estimator(COINS, base, sampler=un.samplers.HMC(), key=KEY)) == sentence
+    # What is advised works, and is the default: E (1 + e^-1)^2 / 4 * 4 = (1 + e^-1)^2.
+    for sampler in (None, un.samplers.Gibbs()):
+        found = estimator(COINS, base, sampler=sampler, key=KEY)
+        assert abs(found.value - 2 * np.log1p(np.exp(-1))) < 4 * found.stderr + 1e-5
 
 
 # --------------------------------------------------------------------------------------------- weights that are none

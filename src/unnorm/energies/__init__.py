@@ -16,6 +16,15 @@ from unnorm.energies.em import best_mixture as best_mixture
 from unnorm.energies.em import fit_gaussian as fit_gaussian
 from unnorm.energies.em import fit_mixture as fit_mixture
 from unnorm.energies.em import random_mixture as random_mixture
+from unnorm.energies.enumeration import count_points as count_points
+from unnorm.energies.enumeration import enumerated_log_z as enumerated_log_z
+from unnorm.energies.enumeration import every_point as every_point
+from unnorm.energies.factorised import AbstractFactorised as AbstractFactorised
+from unnorm.energies.factorised import AbstractHidden as AbstractHidden
+from unnorm.energies.factorised import AbstractSitewise as AbstractSitewise
+from unnorm.energies.factorised import Blocks as Blocks
+from unnorm.energies.factorised import blocks_of as blocks_of
+from unnorm.energies.factorised import site_logits as site_logits
 from unnorm.energies.flow import NICE as NICE
 from unnorm.energies.gaussian import GaussianDensity as GaussianDensity
 from unnorm.energies.gaussian import gaussian as gaussian
@@ -33,5 +42,8 @@ from unnorm.energies.neural import ResNetEnergy as ResNetEnergy
 from unnorm.energies.reference import Recipe as Recipe
 from unnorm.energies.reference import best_reference as best_reference
 from unnorm.energies.reference import choose_reference as choose_reference
+from unnorm.energies.sites import IndependentSites as IndependentSites
+from unnorm.energies.sites import fit_sites as fit_sites
+from unnorm.energies.sites import uniform as uniform
 from unnorm.energies.tilted import Tilted as Tilted
 from unnorm.energies.tilted import tilt as tilt

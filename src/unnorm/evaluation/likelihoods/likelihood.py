@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 from unnorm.compiling import compiled
 from unnorm.energies import AbstractEnergy
 from unnorm.estimate import Estimate, mean_estimate
+from unnorm.spaces import AbstractArray
 
 _energies_of = compiled(lambda model, xs: jax.vmap(model)(xs))
 
@@ -17,7 +18,8 @@ BLOCK = 8192
 
 def energies(model: AbstractEnergy, data: Float[np.ndarray | Array, "n ..."]) -> np.ndarray:
     """E of every row, in blocks."""
-    parts = [_energies_of(model, jnp.asarray(data[i : i + BLOCK], float)) for i in range(0, len(data), BLOCK)]
+    numbers = model.space.struct().dtype if isinstance(model.space, AbstractArray) else float
+    parts = [_energies_of(model, jnp.asarray(data[i : i + BLOCK], numbers)) for i in range(0, len(data), BLOCK)]
     return np.concatenate([np.asarray(p, dtype=np.float64) for p in parts])
 
 
