@@ -17,7 +17,7 @@ from unnorm.energies.em import fit_gaussian as fit_gaussian
 from unnorm.energies.em import fit_mixture as fit_mixture
 from unnorm.energies.em import random_mixture as random_mixture
 from unnorm.energies.flow import NICE as NICE
-from unnorm.energies.gaussian import Gaussian as Gaussian
+from unnorm.energies.gaussian import GaussianDensity as GaussianDensity
 from unnorm.energies.gaussian import gaussian as gaussian
 from unnorm.energies.gaussian import standard_gaussian as standard_gaussian
 from unnorm.energies.kde import KDE as KDE

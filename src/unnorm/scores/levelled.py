@@ -74,8 +74,8 @@ class LevelledEnergy(AbstractNetworkScore):
 
     The gradient of the second term is that of `LevelledScore` with F = grad f: a score that is a gradient, with a
     symmetric derivative at every level, and a density at each of them: `at(t)` is its energy. Trained by `DSM` over the
-    levels it is the energy diffusion of seed 000 (Eq. 2); `objectives.AtLevel` adds what only an energy can learn, the
-    weights of far modes.
+    levels it is the energy diffusion of Yu et al. 2025 (Eq. 2); `objectives.AtLevel` adds what only an energy can
+    learn, the weights of far modes.
 
     Finite at t = 0 under every noise, but steep in the network where sigma is small there: alpha S / sigma is 1,000 at
     the least level of `VariancePreserving()`. Smaller steps, or a level such as 0.01, learn an energy at ease.

@@ -21,10 +21,10 @@ from unnorm.devices import require_divisible, split_over_devices
 from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate
-from unnorm.evaluation.annealing import ACCEPTANCE, Path, between, difference, move, starts
 from unnorm.evaluation.counts import whole_numbers
-from unnorm.evaluation.pairs import require_walk
-from unnorm.evaluation.rounding import with_rounding
+from unnorm.evaluation.partition.annealing import ACCEPTANCE, Path, between, difference, move, starts
+from unnorm.evaluation.partition.pairs import require_walk
+from unnorm.evaluation.partition.rounding import with_rounding
 from unnorm.samplers import HMC
 from unnorm.samplers.smc import FEWEST_FAMILIES, LONGEST, increment
 
