@@ -144,7 +144,7 @@ class GaussianScore(AbstractPlainScore):
     log_variance: Float[Array, " d"]
     noise: VariancePreserving | VarianceExploding | OrnsteinUhlenbeck
 
-    def __call__(self, t, x):
+    def __call__(self, t, x, condition=None):
         alpha, sigma = self.noise.alpha(t), self.noise.sigma(t)
         return (alpha * self.mean - x) / (alpha**2 * jnp.exp(self.log_variance) + sigma**2)
 

@@ -134,10 +134,10 @@ def losses() -> Iterator[Piece]:
     )
 
     levels = noises.VarianceExploding(0.1, 10)
-    conditional = scores.conditional_energy(levels, 2, width=4, depth=1, key=KEY)
+    levelled = scores.levelled_energy(levels, 2, width=4, depth=1, key=KEY)
     yield (
         "objectives/AtLevel",
-        lambda: walk_objective(objectives.DSM(levels) + objectives.AtLevel(objectives.SM(), 0.0), conditional),
+        lambda: walk_objective(objectives.DSM(levels) + objectives.AtLevel(objectives.SM(), 0.0), levelled),
     )
 
     def two_rates() -> None:
@@ -226,17 +226,21 @@ def walks() -> Iterator[Piece]:
 def generators() -> Iterator[Piece]:
     kinds = un.generators
     noise = noises.VarianceExploding(0.1, 10.0)
-    score = scores.FunctionScore(lambda t, x: -x / (1 + noise.variance(t)))
+    score = scores.LevelledFunction(lambda t, x: -x / (1 + noise.variance(t)), noise)
     langevin, gibbs = kinds.LangevinCorrector(steps=2), kinds.GibbsTransition(steps=2)
 
     def walk(transition: un.generators.AbstractTransition) -> None:
-        traced(lambda x: transition(score, noise, 0.5, jnp.asarray(0.4), x, key=KEY), X)
+        def go(x: jax.Array) -> jax.Array:
+            state = held(transition).init(score, 0.5, x)
+            return transition.position(transition.step(score, 0.5, jnp.asarray(0.4), state, key=KEY)[0])
+
+        traced(go, X)
 
     def generate() -> None:
         for finish in (kinds.Stay(), kinds.PosteriorMean(), kinds.PosteriorDraw()):
-            traced(lambda x, finish=finish: held(finish)(score, noise, 0.1, x, key=KEY), X)
+            traced(lambda x, finish=finish: held(finish)(score, 0.1, x, key=KEY), X)
         both, levels = kinds.Then(gibbs, langevin), np.linspace(1, 0, 3)
-        kinds.generate(score, noise, both, levels=levels, n=3, shape=(2,), key=KEY)
+        kinds.generate(score, both, levels=levels, n=3, shape=(2,), key=KEY)
 
     yield "generators/LangevinCorrector", lambda: walk(langevin)
     yield "generators/GibbsTransition", lambda: walk(gibbs)
@@ -268,7 +272,7 @@ def training() -> Iterator[Piece]:
     yield "training/best_model", best_model
     yield (
         "training/trainable",
-        lambda: un.training.trainable(scores.conditional_energy(noises.Gaussian(1.0), 2, key=KEY)),
+        lambda: un.training.trainable(scores.levelled_energy(noises.Gaussian(1.0), 2, key=KEY)),
     )
     yield "training/fit_repeats", repeats
     yield "training/constant", lambda: traced(un.training.constant, jnp.zeros(()))

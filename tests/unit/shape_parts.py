@@ -245,12 +245,12 @@ def walk_second(score: scores.AbstractSecondOrder) -> None:
 
 def slopes() -> Iterator[Piece]:
     noise = noises.VarianceExploding(0.1, 10)
-    conditional = scores.conditional_energy(noise, 2, width=4, depth=1, make=scores.silent_resnet, key=KEY)
+    levelled = scores.levelled_energy(noise, 2, width=4, depth=1, make=networks.silent_resnet, key=KEY)
     yield "scores/EnergyScore", lambda: walk_score(scores.as_score(FREE))
     yield "scores/FunctionScore", lambda: walk_score(scores.FunctionScore(lambda t, x: -x / (1 + t)))
-    yield "scores/ConditionalScore", lambda: walk_score(scores.conditional_score(noise, 2, width=4, depth=1, key=KEY))
-    yield "scores/ConditionalEnergy", lambda: walk_score(conditional)
-    yield "scores/LevelEnergy", lambda: traced(held(conditional.at(0.0)), X)
+    yield "scores/LevelledScore", lambda: walk_score(scores.levelled_score(noise, 2, width=4, depth=1, key=KEY))
+    yield "scores/LevelledEnergy", lambda: walk_score(levelled)
+    yield "scores/LevelEnergy", lambda: traced(held(levelled.at(0.0)), X)
     yield "scores/LevelScore", lambda: walk_score(scores.FunctionScore(lambda t, x: -x / (1 + t)).at(0.5))
     yield "scores/LevelSecondOrder", lambda: traced(held(low_rank().at(0)).diagonal, X)
     yield "scores/SpectralScore", lambda: traced(lambda xs: walk_score(scores.SpectralScore(xs)), DATA)

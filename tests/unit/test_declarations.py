@@ -36,8 +36,8 @@ MODELS = {
     "coins": (COINS, Binary((2,)), "int32"),
     "energy's score": (scores.EnergyScore(PLANE), Real((2,)), "float32"),
     "network": (scores.FreeScore(network()), None, "float32"),
-    "levels": (scores.conditional_energy(NOISE, 2, width=4, key=KEY), Real((2,)), "float32"),
-    "levels of a score": (scores.conditional_score(NOISE, 2, width=4, key=KEY), None, "float32"),
+    "levels": (scores.levelled_energy(NOISE, 2, width=4, key=KEY), Real((2,)), "float32"),
+    "levels of a score": (scores.levelled_score(NOISE, 2, width=4, key=KEY), Real((2,)), "float32"),
     "one level": (scores.LevelScore(score=scores.FreeScore(network()), level=0.0), None, "float32"),
     "one level somewhere": (
         scores.LevelScore(score=scores.FreeScore(network()), level=0.0, space=Real((2,))),

@@ -165,7 +165,7 @@ MODELS = {
         "CNCE takes a noise of your own there",
     ),
     "CNCE of an energy with levels": (
-        lambda: init(O.CNCE(NOISE), un.scores.conditional_energy(NOISE, 2, key=KEY)),
+        lambda: init(O.CNCE(NOISE), un.scores.levelled_energy(NOISE, 2, key=KEY)),
         "one at every level; use AtLevel",
     ),
 }
@@ -271,7 +271,7 @@ class InUnitsOfNoise(AbstractPlainScore):
     weight: jax.Array
     noise: N.AbstractGaussianNoise
 
-    def __call__(self, t, x):
+    def __call__(self, t, x, condition=None):
         return -self.weight * x / self.noise.sigma(t)
 
 

@@ -3,6 +3,7 @@
 from unnorm.noises.base import AbstractGaussianNoise as AbstractGaussianNoise
 from unnorm.noises.base import AbstractKernel as AbstractKernel
 from unnorm.noises.base import AbstractNoise as AbstractNoise
+from unnorm.noises.base import same_noise as same_noise
 from unnorm.noises.gaussian import Gaussian as Gaussian
 from unnorm.noises.gaussian import OrnsteinUhlenbeck as OrnsteinUhlenbeck
 from unnorm.noises.gaussian import VarianceExploding as VarianceExploding
