@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from unnorm import samplers as samplers
     from unnorm import scores as scores
     from unnorm import spaces as spaces
+    from unnorm import tasks as tasks
     from unnorm import training as training
     from unnorm.errors import InputError as InputError
     from unnorm.estimate import Estimate as Estimate
@@ -41,6 +42,7 @@ _MODULES = (
     "samplers",
     "scores",
     "spaces",
+    "tasks",
     "training",
 )
 _NAMES = {

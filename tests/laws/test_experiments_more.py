@@ -15,7 +15,7 @@ from scipy.stats import multivariate_normal
 
 from unnorm.energies import NICE, gaussian_mixture
 from unnorm.estimate import Estimate
-from unnorm.evaluation import Denoised, energies
+from unnorm.evaluation import energies
 from unnorm.experiments import (
     denoising,
     gibbs_mnist,
@@ -34,6 +34,7 @@ from unnorm.experiments.hosm_times import _parameters, widest
 from unnorm.networks import MLP, GaussianDecoder, GaussianEncoder
 from unnorm.scores import FunctionScore, LowRankSecondOrder, low_rank_mlp
 from unnorm.spaces import Real
+from unnorm.tasks import Denoised
 
 
 @figure_of("nice-mnist")

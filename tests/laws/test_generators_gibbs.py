@@ -69,7 +69,7 @@ def ends(noise, transition, finish, levels=LEVELS) -> np.ndarray:
 
 
 class AsPrinted(AbstractTransition):
-    """Seed 001, Alg. 2 to the letter: a point of level t is taken for one of level s, and noise is added to it."""
+    """Zhang et al. 2023, Alg. 2 to the letter: noise is added to a point of level t as if it were of level s."""
 
     def __call__(self, score, noise, t, s, x, *, key):
         up, down = jax.random.split(key)

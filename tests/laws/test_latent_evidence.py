@@ -8,7 +8,7 @@ from harness import breaks, coverage, holds
 from scipy.stats import multivariate_normal
 
 from unnorm.energies import standard_gaussian
-from unnorm.evaluation.latent import evidence, evidences, mean_evidence
+from unnorm.evaluation.likelihoods.latent import evidence, evidences, mean_evidence
 from unnorm.networks import GaussianDecoder
 
 LOADING = np.array([[1.0, 0.5], [0.2, -0.8], [0.6, 0.3]])

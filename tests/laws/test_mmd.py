@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from unnorm.errors import InputError
-from unnorm.evaluation.two_sample import _KernelSums, _variance, median_bandwidth, mmd
+from unnorm.evaluation.two_sample.mmd import _KernelSums, _variance, median_bandwidth, mmd
 
 pytestmark = pytest.mark.optimised
 

@@ -11,7 +11,7 @@ import pytest
 from unnorm.data import load
 from unnorm.energies import FunctionEnergy, fit_gaussian, gaussian_mixture
 from unnorm.evaluation import importance
-from unnorm.evaluation.likelihood import energies
+from unnorm.evaluation.likelihoods.likelihood import energies
 from unnorm.experiments.cnce_table1 import own_nll
 
 

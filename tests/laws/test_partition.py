@@ -19,7 +19,7 @@ from scipy.stats import norm
 import unnorm as un
 from unnorm.estimate import Estimate
 from unnorm.evaluation import ais, expectation, importance
-from unnorm.evaluation.ais import _anneal
+from unnorm.evaluation.partition.ais import _anneal
 from unnorm.samplers import HMC
 from unnorm.spaces import Graph, Real
 

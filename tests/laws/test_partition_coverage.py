@@ -14,7 +14,7 @@ from targets import BASES, METHODS, PROBLEMS, repeated, truth_of
 from unnorm.energies import standard_gaussian
 from unnorm.estimate import Estimate
 from unnorm.evaluation import ais, importance
-from unnorm.evaluation.reference import tailed
+from unnorm.evaluation.partition.reference import tailed
 
 pytestmark = pytest.mark.optimised
 

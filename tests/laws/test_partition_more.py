@@ -18,12 +18,12 @@ from targets import BASE, COVARIANCE, LIFTS, METHODS, MIXTURE, PROBLEMS, draws_o
 import unnorm as un
 from unnorm.estimate import Estimate, log_mean_exp_estimate
 from unnorm.evaluation import ais, bracket, bridge, reverse_ais, smc, tempered_population, thermodynamic
-from unnorm.evaluation.ais import _anneal
-from unnorm.evaluation.annealing import Path, tuned_path
-from unnorm.evaluation.bridge import optimal_bridge
-from unnorm.evaluation.reverse_ais import _cool
-from unnorm.evaluation.smc import _islands
-from unnorm.evaluation.thermodynamic import corrected_trapezoid
+from unnorm.evaluation.partition.ais import _anneal
+from unnorm.evaluation.partition.annealing import Path, tuned_path
+from unnorm.evaluation.partition.bridge import optimal_bridge
+from unnorm.evaluation.partition.reverse_ais import _cool
+from unnorm.evaluation.partition.smc import _islands
+from unnorm.evaluation.partition.thermodynamic import corrected_trapezoid
 from unnorm.samplers import HMC, Trace
 from unnorm.spaces import Real
 

@@ -14,7 +14,7 @@ from jaxtyping import Array
 import unnorm as un
 from unnorm.energies import AbstractEnergy, fit_gaussian, standard_gaussian
 from unnorm.evaluation import defensive, importance
-from unnorm.evaluation.reference import tailed
+from unnorm.evaluation.partition.reference import tailed
 from unnorm.samplers import HMC, sample
 from unnorm.spaces import Real
 

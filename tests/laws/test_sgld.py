@@ -103,7 +103,7 @@ def test_both_ways_to_write_langevins_step_are_one_walk():
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.2])
-def test_the_halved_step_has_the_variance_of_the_thesis(epsilon):
+def test_the_halved_step_has_the_variance_as_printed(epsilon):
     """v / (1 - e / (4 v)), unstable from e = 4 v (spec of Eq. 4.19)."""
     target = un.energies.standard_gaussian(1, scale=0.8)
     trace = un.sample(

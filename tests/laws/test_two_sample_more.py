@@ -18,7 +18,7 @@ from unnorm.errors import InputError
 from unnorm.estimate import Estimate
 from unnorm.evaluation import classifier_test, energy_distance, energy_test, mmd, mmd_test, precision_recall
 from unnorm.evaluation import sliced_wasserstein as sliced
-from unnorm.evaluation.sliced_wasserstein import coupling
+from unnorm.evaluation.two_sample.sliced_wasserstein import coupling
 
 pytestmark = pytest.mark.optimised
 

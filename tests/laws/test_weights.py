@@ -11,7 +11,7 @@ from quadratics import quadratic_energy, quadratic_truth
 
 import unnorm as un
 from unnorm.evaluation import defensive, importance
-from unnorm.evaluation.tails import tail_index
+from unnorm.evaluation.partition.tails import tail_index
 
 pytestmark = pytest.mark.optimised
 

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pyarrow
+import pyarrow.parquet
 from shape_parts import (
     CONTEXT,
     DATA,
@@ -33,7 +35,7 @@ from shape_parts import (
 )
 
 import unnorm as un
-from unnorm import catalogue, energies, evaluation, networks, noises, objectives, runs, samplers, scores
+from unnorm import catalogue, energies, evaluation, networks, noises, objectives, runs, samplers, scores, tasks
 from unnorm.data import PROBLEMS
 from unnorm.evaluation import efficiency
 from unnorm.objectives.implicit import spectral
@@ -319,12 +321,15 @@ def judgements() -> Iterator[Piece]:
         "precision_recall": lambda: evaluation.precision_recall(x, y, groups=4, key=KEY),
         "marginals": lambda: evaluation.marginals(x, y, x, groups=np.arange(len(x) + len(y)), repeats=3).worst,
         "sliced_wasserstein": lambda: evaluation.sliced_wasserstein(x, y, frames=8, key=KEY),
-        "denoise": lambda: evaluation.denoise(WIDE, 1.0, ROWS[:3], directions=1, iterations=2, key=KEY),
-        "clean_density": lambda: evaluation.clean_density(WIDE, 1.0, [-9.0, -9.0], [9.0, 9.0], points=16),
         "efficiency": efficiencies,
     }
     for name, piece in pieces.items():
         yield f"evaluation/{name}", piece
+
+
+def works() -> Iterator[Piece]:
+    yield "tasks/denoise", lambda: tasks.denoise(WIDE, 1.0, ROWS[:3], directions=1, iterations=2, key=KEY)
+    yield "tasks/clean_density", lambda: tasks.clean_density(WIDE, 1.0, [-9.0, -9.0], [9.0, 9.0], points=16)
 
 
 def data() -> Iterator[Piece]:
@@ -361,13 +366,28 @@ def data() -> Iterator[Piece]:
             assert found.sample(3, progress=False).shape == (3, 2)
             assert str(found) and found._repr_html_()
 
+    def sources() -> None:
+        un.data.Blocks(ROWS, block_rows=8).block(1, seed=0)
+        assert un.data.InMemory(ROWS).rows == len(ROWS)
+        with tempfile.TemporaryDirectory() as folder:
+            frame = pyarrow.table({"a": ROWS[:, 0], "b": ROWS[:, 1]})
+            pyarrow.parquet.write_table(frame, Path(folder) / "rows.parquet")
+            assert un.data.ParquetRows(Path(folder) / "rows.parquet")[2:5].shape == (3, 2)
+        picture = jnp.zeros((4, 4, 1))
+        changes = (un.data.Flip(), un.data.Shift(1), un.data.Dequantise(0.1), un.data.DropLabel(3))
+        row = un.spaces.Conditioned(picture, jnp.asarray(1))
+        traced(lambda key: un.data.InTurn(changes)(row, key=key), KEY)
+
     yield "data/tables", tables
+    yield "data/sources", sources
     yield "data/fitted", fitted
 
     def spaces() -> None:
         space = Mixed((Binary((2,)), Categorical((2,), 3), Graph(3), Graph(3, directed=True), SPACE))
         points = space.start(5, KEY)
         traced(lambda key: space.start(5, key), KEY)
+        both = un.spaces.WithCondition(SPACE, Categorical((), 3))
+        assert un.spaces.AnyNumbers().cast(both.cast(both.start(5, KEY), "starting"), "starting").x.shape == (5, 2)
         assert space.cast(points, "starting")[1].shape == (5, 2) and space.accepts(space.struct()) and space.size == 15
 
     yield "data/spaces", spaces

@@ -8,6 +8,7 @@ import pytest
 
 from unnorm import catalogue, energies, networks, noises, objectives, scores
 from unnorm.errors import InputError
+from unnorm.objectives.base import rows_of
 from unnorm.spaces import AbstractOnRows, Binary, Mixed, Real
 from unnorm.training.points import checked_points
 
@@ -53,26 +54,26 @@ MODELS = {
 @pytest.mark.parametrize(("model", "space", "kind"), MODELS.values(), ids=MODELS.keys())
 def test_models_say_what_their_rows_are(model, space, kind):
     assert isinstance(model, AbstractOnRows) and model.rows_space() == space
-    assert checked_points(model, WHOLE, "training").dtype == kind
+    assert checked_points("Model", rows_of(model), WHOLE, "training").dtype == kind
     if space is None:
-        assert checked_points(model, np.ones((4, 3)), "training").shape == (4, 3)
+        assert checked_points("Model", rows_of(model), np.ones((4, 3)), "training").shape == (4, 3)
         return
     with pytest.raises(InputError, match=r"shape \(3,\), and .* is made for .*give data and model the same shape"):
-        checked_points(model, np.ones((4, 3)), "training")
+        checked_points("Model", rows_of(model), np.ones((4, 3)), "training")
 
 
 def test_rows_of_a_model_that_says_nothing_are_left_as_they_are():
-    assert checked_points(Silent(jnp.zeros(2)), WHOLE, "training").dtype == jnp.int32
+    assert checked_points("Silent", rows_of(Silent(jnp.zeros(2))), WHOLE, "training").dtype == jnp.int32
 
 
 REFUSED = {
     "halves of coins": (COINS, [[0.5, 1.0]], "training data hold 1 value other than 0 and 1, the first in row 0"),
-    "one point": (PLANE, [1.0, 2.0], "training data are n points along the first axis, not (2,)"),
+    "one point": (PLANE, [1.0, 2.0], "training data must be n points along the first axis, not (2,)"),
     "not finite": (PLANE, [[1.0, np.nan]], "training data hold 1 value that is not finite, the first in row 0"),
     "parts": (
         energies.FunctionEnergy(lambda x: jnp.sum(x[0]), Mixed((Real((2,)),))),
         ROWS,
-        "whose points have parts, and training takes points that are one array",
+        "training data are a tuple of 1 parts, each with all the rows, not",
     ),
 }
 
@@ -80,11 +81,11 @@ REFUSED = {
 @pytest.mark.parametrize(("model", "rows", "sentence"), REFUSED.values(), ids=REFUSED.keys())
 def test_rows_that_are_no_points_are_not_trained_on(model, rows, sentence):
     with pytest.raises(InputError) as refused:
-        checked_points(model, rows, "training")
+        checked_points("Model", rows_of(model), rows, "training")
     assert sentence in str(refused.value)
 
 
-KDE = noises.KDE(jnp.asarray(ROWS), 0.3)
+KDE = noises.KDEJump(jnp.asarray(ROWS), 0.3)
 JUMP = noises.DataJump(jnp.asarray(WHOLE, float))
 KINDS = {
     "Gaussian": (NOISE, True),

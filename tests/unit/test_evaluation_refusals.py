@@ -12,8 +12,6 @@ from unnorm.evaluation import (
     ais,
     bracket,
     bridge,
-    clean_density,
-    denoise,
     expectation,
     importance,
     reverse_ais,
@@ -22,6 +20,7 @@ from unnorm.evaluation import (
 )
 from unnorm.scores import FromScore, low_rank_mlp
 from unnorm.spaces import Binary, Real
+from unnorm.tasks import clean_density, denoise
 
 KEY = jax.random.key(0)
 PLANE = standard_gaussian(2)
@@ -176,7 +175,7 @@ def test_draws_that_are_not_of_the_target(method):
 
 @pytest.mark.parametrize("betas", [[], [0.0], 1.0, [[0.0, 1.0]]])
 def test_betas_that_are_no_path(betas):
-    assert "betas are a row of at least 2 levels" in refused(lambda: ais(FREE, PLANE, betas=betas, key=KEY))
+    assert "betas must be one row of at least 2 levels" in refused(lambda: ais(FREE, PLANE, betas=betas, key=KEY))
     assert "at least 3 levels, not" in refused(lambda: reverse_ais(FREE, PLANE, DRAWS, betas=betas, key=KEY))
     assert refused(lambda: thermodynamic(FREE, PLANE, betas=betas, key=KEY))
 
@@ -214,11 +213,11 @@ def test_samples_that_are_no_numbers(name):
 
 NETWORK = low_rank_mlp(2, rank=1, width=8, factor_width=8, key=KEY)
 DENOISED = {
-    "columns": (FREE, np.ones((3, 5)), "the model is of points of shape (2,), and the noisy ones have shape (5,)"),
+    "columns": (FREE, np.ones((3, 5)), "the model takes points of shape (2,), and the noisy ones have shape (5,)"),
     "columns of a score": (
         FromScore(un.scores.EnergyScore(FREE)),
         np.ones((3, 5)),
-        "the model is of points of shape (2,), and the noisy ones have shape (5,)",
+        "the model takes points of shape (2,), and the noisy ones have shape (5,)",
     ),
     "columns of a network": (NETWORK, np.ones((3, 5)), "the model does not take noisy points of shape (5,)"),
     "no rows": (
@@ -265,15 +264,15 @@ CLEANED = {
     ),
     "another space": (
         lambda: clean_density(PLANE, 1.0, [-9.0], [9.0]),
-        "these corners are of Real(shape=(1,)), and the energy is on Real(shape=(2,))",
+        "these corners belong to Real(shape=(1,)), and the energy is on Real(shape=(2,))",
     ),
     "coins": (
         lambda: clean_density(COINS, 1.0, [-9.0] * 2, [9.0] * 2),
-        "these corners are of Real(shape=(2,)), and the energy is on Binary(shape=(2,))",
+        "these corners belong to Real(shape=(2,)), and the energy is on Binary(shape=(2,))",
     ),
     "a score": (
         lambda: clean_density(un.scores.EnergyScore(LINE), 1.0, [-9.0], [9.0]),
-        "a clean density is that of an energy, not of EnergyScore",
+        "clean_density takes an energy, not EnergyScore",
     ),
     "few points": (
         lambda: clean_density(LINE, 1.0, [-9.0], [9.0], points=4),

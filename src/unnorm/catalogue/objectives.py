@@ -135,7 +135,7 @@ def _reference(o: NCEOptions, c: Context) -> noises.AbstractReferenceFromData:
     if o.noise == "span":
         return noises.SpanGaussian()
     if o.noise == "kde":
-        return noises.KernelDensity(chosen(o.bandwidth, c.scales.bandwidth))
+        return noises.FittedKDE(chosen(o.bandwidth, c.scales.bandwidth))
     return noises.FittedMixture(o.components)
 
 

@@ -5,12 +5,18 @@ import inspect
 from typing import Any
 
 from unnorm.data.problems import PROBLEMS, Draws, Problem
+from unnorm.data.sources import AbstractSource, Blocks, InMemory, ParquetRows
 from unnorm.data.splits import split
 from unnorm.data.standardise import Standardiser
 from unnorm.data.tables import Table, read_table
+from unnorm.data.transforms import AbstractTransform, Dequantise, DropLabel, Flip, InTurn, Shift
 from unnorm.errors import InputError, require
 
-__all__ = ["load", "Problem", "PROBLEMS", "read_table", "Table", "Standardiser", "split"]
+__all__ = [
+    "load", "Problem", "PROBLEMS", "read_table", "Table", "Standardiser", "split",
+    "AbstractSource", "InMemory", "Blocks", "ParquetRows",
+    "AbstractTransform", "InTurn", "Flip", "Shift", "Dequantise", "DropLabel",
+]  # fmt: skip
 
 
 def load(name: str, seed: int = 0, **options: Any) -> Problem:

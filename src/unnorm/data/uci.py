@@ -1,6 +1,6 @@
 """Three tables of the UCI repository, as density estimation uses them: red wine, white wine, Parkinson's voices.
 
-`uci_table` gives the cleaned columns in their own units. `uci` makes them ready to learn from the way the thesis does
+`uci_table` gives the cleaned columns in their own units. `uci` makes them ready to learn from as Song 2022 does
 (section 3.6.1 and appendix B.1.2): grid values are spread over their cells, rows are split, principal components are
 scaled to variance one, and a little Gaussian noise is added.
 
@@ -121,7 +121,7 @@ def whiten(rows: np.ndarray, fitted_on: np.ndarray) -> np.ndarray:
 def uci(name: str, seed: int = 2019, *, whitening: Whitening = "train", noise: float = 0.05) -> UCISplit:
     """A table shuffled and split (10% test, 10% of the rest validation, at most 1000 each), whitened and jittered.
 
-    `whitening` is fitted on the training rows (`train`), on all rows as the released code of the thesis does (`all`,
+    `whitening` is fitted on the training rows (`train`), on all rows as the released code of Song 2022 does (`all`,
     which lets the test rows leak into it), or left out (`none`). Wine is measured on a grid and is dequantised first.
     Rows are shuffled as if each were on its own, which they are not: see `uci_apart`.
     """
@@ -153,8 +153,8 @@ def uci_apart(name: str, seed: int = 2019, *, whitening: Whitening = "train", no
 
 
 def _check(whitening: str, noise: float) -> None:
-    require(whitening in ("train", "all", "none"), f"whitening is train, all or none, not {whitening!r}")
-    require(noise >= 0, f"the noise is a standard deviation, not {noise}")
+    require(whitening in ("train", "all", "none"), f"whitening must be train, all or none, not {whitening!r}")
+    require(noise >= 0, f"the noise must be a standard deviation, not {noise}")
 
 
 def _spread(name: str, values: np.ndarray, rng: np.random.Generator) -> np.ndarray:

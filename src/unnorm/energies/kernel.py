@@ -2,7 +2,7 @@
 
 log p~(x) = sum_l alpha_l k_w(x, z_l) + log q0(x), with a kernel on learnt features. Score matching losses are quadratic
 in alpha, so that alpha has a closed form given everything else: see `objectives.KernelFamily`, which learns the rest,
-and `objectives.finalise`, which puts the final alpha in. Wenliang, Sutherland, Strathmann and Gretton 2019; thesis,
+and `objectives.finalise`, which puts the final alpha in. Wenliang, Sutherland, Strathmann and Gretton 2019; Song 2022,
 section 3.6.1.
 """
 

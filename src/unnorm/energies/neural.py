@@ -66,6 +66,6 @@ def MLPEnergy(
 def ResNetEnergy(
     space: AbstractSpace, *, width: int = 128, blocks: int = 4, scale: float = 1.0, key: PRNGKeyArray
 ) -> NeuralEnergy:
-    """A neural energy on a residual network (seed 000's choice)."""
+    """A neural energy on a residual network (the choice of Yu et al. 2025)."""
     network = ResNet(_vector_size(space, "ResNetEnergy"), 1, width=width, blocks=blocks, key=key)
     return NeuralEnergy(space, network, scale=scale)

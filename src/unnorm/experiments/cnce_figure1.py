@@ -1,4 +1,4 @@
-"""Seed 000, Figure 1: two far modes; local noise learns their shapes and not their weights, mixed noise learns both.
+"""Yu et al. 2025, Figure 1: two far modes; local noise learns their shapes, not their weights, mixed noise both.
 
 The printed figure shows equal weights and no numbers; unequal ones (0.8 and 0.2) are added, because a method that knows
 nothing of the weights may still return equal ones. The same network is trained by conditional NCE with local moves

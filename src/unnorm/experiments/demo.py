@@ -1,4 +1,4 @@
-"""Seed 000, Figure 1: two modes with unequal weights and a gap between them; which objective finds the weights?
+"""Yu et al. 2025, Figure 1: two modes with unequal weights and a gap between them; which objective finds the weights?
 
 The same network is trained twice on the same rows. Denoising score matching sees only slopes, and no slope crosses the
 gap: it learns each mode's shape, but not how much each weighs. Conditional NCE with jumps compares points across it.

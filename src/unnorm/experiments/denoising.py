@@ -1,9 +1,9 @@
-"""Thesis, section 4.5, Figs 4.3, 4.4 at reduced size: how sure a denoised digit is, and what else it could have been.
+"""Song 2022, Figs 4.3, 4.4 at reduced size: how sure a denoised digit is, and what else it could have been.
 
 At a noisy digit x~ the clean one has the mean x~ + sigma^2 s1 and the covariance sigma^2 I + sigma^4 s2. The variances
 of pixels are its diagonal; its leading eigenvectors are the directions in which the digit could have been another one.
-s2 is the derivative of a score learnt by denoising, or learnt directly (rank 20 and a diagonal, thesis Eq. 4.14). The
-thesis shows pictures at 28 x 28 and prints no numbers; here (14 x 14, sigma = 0.5) what is predicted is compared with
+s2 is the derivative of a score learnt by denoising, or learnt directly (rank 20 and a diagonal, Song 2022, Eq. 4.14).
+The work shows pictures at 28 x 28 and prints no numbers; here (14 x 14, sigma = 0.5) what is predicted is compared with
 the errors e = x - mean of held-out digits:
 
   * the share of |e|^2 along the five leading directions, beside that along five random ones;
@@ -21,11 +21,11 @@ import numpy as np
 
 from unnorm.data.mnist import mnist
 from unnorm.estimate import Estimate, mean_estimate
-from unnorm.evaluation import Denoised, denoise
 from unnorm.experiments.base import Claim, Experiment, Job, Result, Row, exact
 from unnorm.noises import Gaussian
 from unnorm.objectives import D2SMVR, DSM, AbstractObjective, JointSecondOrder
 from unnorm.scores import AbstractScore, low_rank_mlp
+from unnorm.tasks import Denoised, denoise
 from unnorm.training import fit
 
 SIGMA, SIDE, RANK, LEADING, SHOWN = 0.5, 14, 20, 5, 6

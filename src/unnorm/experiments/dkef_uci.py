@@ -1,4 +1,4 @@
-"""Thesis, Figures 3.1 and B.1: score matching losses for a deep kernel exponential family on three UCI tables.
+"""Song 2022, Figures 3.1 and B.1: score matching losses for a deep kernel exponential family on three UCI tables.
 
 The same model (`energies.DKEF`) is trained by exact score matching (SM), its cheap rivals SSM, SSM-VR, denoising (DSM,
 with the noise by a grid on the validation SM loss, and by the Parzen heuristic), approximate backpropagation and

@@ -1,4 +1,4 @@
-"""Seed 001, Figs 3 to 6 at reduced size: denoising Gibbs on MNIST at sigma = 0.5, by the covariance of its posterior.
+"""Zhang et al. 2023, Figs 3 to 6, at reduced size: denoising Gibbs on MNIST by the covariance of its posterior.
 
 The paper trains an energy (a U-Net, 300 epochs) and shows samples with either covariance, maps of the variances, and
 what the number of Rademacher vectors (100 there) does to them; it prints no figures for them. Here the model is a
@@ -39,7 +39,7 @@ from unnorm.data.mnist import mnist
 from unnorm.energies.base import Point
 from unnorm.estimate import Estimate, mean_estimate
 from unnorm.evaluation import classifier_test, median_bandwidth, mmd
-from unnorm.evaluation.two_sample import GaussianSum
+from unnorm.evaluation.two_sample.mmd import GaussianSum
 from unnorm.experiments.base import Claim, Experiment, Job, Result, Row, exact
 from unnorm.networks import MLP
 from unnorm.noises import Gaussian

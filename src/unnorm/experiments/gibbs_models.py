@@ -1,4 +1,4 @@
-"""The densities of seed 001's experiments in the plane, and the energies and denoisers trained on them."""
+"""The densities of the plane in Zhang et al. 2023, and the energies and denoisers trained on them."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Seed 001, Fig. 1: the posterior of the clean point given the noisy one, and the Gaussians that stand for it.
+"""Zhang et al. 2023, Fig. 1: the posterior of the clean point given the noisy one, and the Gaussians that stand for it.
 
 Data: four Gaussians at (+-1, +-1) with standard deviation 0.2; noise 0.2. Given x~ the clean point is a mixture of four
 Gaussians of standard deviation 0.2 / sqrt(2), weighed by the components' responsibilities. The approximations have
@@ -9,8 +9,8 @@ Gaussians of standard deviation 0.2 / sqrt(2), weighed by the components' respon
     full               that mean, and the whole matrix (Eq. 12),
 
 and, to tell what the Gaussian costs from what learning does, the last three with the exact score. The measure is
-KL(true posterior, Gaussian), by quadrature, at four points and on average over noisy data. The seed shows a picture and
-no numbers, and says that only the full covariance has the variance of the posterior.
+KL(true posterior, Gaussian), by quadrature, at four points and on average over noisy data. The paper shows a picture
+and no numbers, and says that only the full covariance has the variance of the posterior.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Seed 001, Table 1: denoising Gibbs on three densities of the plane, by the covariance of its posterior.
+"""Zhang et al. 2023, Table 1: denoising Gibbs on three densities of the plane, by the covariance of its posterior.
 
 Published, MMD^2 of one chain of 10,000 steps against the training set, mean and standard deviation of 5 chains:
 
@@ -41,7 +41,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from unnorm.compiling import compiled
 from unnorm.estimate import Estimate, mean_estimate
-from unnorm.evaluation.two_sample import mmd
+from unnorm.evaluation.two_sample.mmd import mmd
 from unnorm.experiments.base import Claim, Experiment, Job, Published, Result, Row, over_seeds
 from unnorm.experiments.gibbs_models import (
     DATA,

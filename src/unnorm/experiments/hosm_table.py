@@ -1,4 +1,4 @@
-"""Thesis Tables 4.1 and 4.2: second-order scores learnt directly against derivatives of first-order ones.
+"""Song 2022, Tables 4.1 and 4.2: second-order scores learnt directly against derivatives of first-order ones.
 
 Table 4.1, squared error of s2 against that of the clean density, sigma = 0.01 / 0.05 / 0.1 (the text prints neither the
 covariance nor whether entries are summed or averaged):

@@ -1,4 +1,4 @@
-"""The targets of thesis Table 4.1: a normal whose precision has equal rank-one pieces, and a mixture of logistics.
+"""The targets of Table 4.1: a normal whose precision has equal rank-one pieces, and a mixture of logistics.
 
 The normal has correlated pairs of coordinates. With a correlation c each pair gives the precision one rank-one piece
 off its diagonal, of squared norm 2 (c / (1 - c^2))^2: 0.352 for 0.364, which is what the printed errors tell.

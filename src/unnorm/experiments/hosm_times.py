@@ -1,4 +1,4 @@
-"""Thesis, Table 4.2: the time of a second-order score, as a derivative or by networks of its own.
+"""Song 2022, Table 4.2: the time of a second-order score, as a derivative or by networks of its own.
 
 Printed, for a batch of 10 with D = 100: derivative 32,100 us; rank 20, 50, 200, 1000: 380, 377, 546, 1,840 us.
 The source says only that the networks of alpha and beta have about as many parameters as that of s1. With rank 1000

@@ -1,4 +1,4 @@
-"""Thesis, Table 3.2: autoencoders with implicit codes on MNIST, by the negative log-likelihood of their decoders.
+"""Song 2022, Table 3.2: autoencoders with implicit codes on MNIST, by the negative log-likelihood of their decoders.
 
 A Gaussian encoder trained on the evidence bound (ELBO) stands beside an implicit one whose entropy gradient comes from
 a score network trained by sliced score matching (SSM) or from a kernel (Stein, spectral), and Wasserstein autoencoders
@@ -35,7 +35,7 @@ from jaxtyping import Array, PRNGKeyArray
 from unnorm.data.mnist import mnist
 from unnorm.energies import standard_gaussian
 from unnorm.estimate import Estimate, mean_estimate
-from unnorm.evaluation.latent import evidences
+from unnorm.evaluation.likelihoods.latent import evidences
 from unnorm.experiments.base import Claim, Experiment, Job, Published, Result, Row, exact, over_seeds
 from unnorm.networks import AbstractDecoder, Autoencoder, GaussianEncoder
 from unnorm.networks.autoencoder import gaussian_autoencoder, implicit_autoencoder, wasserstein_autoencoder

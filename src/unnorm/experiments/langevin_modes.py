@@ -1,11 +1,11 @@
-"""Thesis Fig. 5.3: Langevin gets the weights of far modes wrong, annealed Langevin gets them right.
+"""Song 2022, Fig. 5.3: Langevin gets the weights of far modes wrong, annealed Langevin gets them right.
 
 The mixture is 0.2 N((-5, -5), I) + 0.8 N((5, 5), I), its scores exact; 1280 points begin uniform on [-8, 8]^2. Langevin
 takes 1000 steps x + (e/2) s + sqrt(e) z with e = 0.1. Annealed Langevin takes 100 at each of 10 levels, with
-e_i = e sigma_i^2 / sigma_L^2. The thesis prints e = 0.1 and sigma from 10 to 0.1, and these settings diverge: the first
+e_i = e sigma_i^2 / sigma_L^2. Song 2022 prints e = 0.1 and sigma from 10 to 0.1, and these settings diverge: the first
 step is 1000, while a density as wide as sqrt(101) bears no more than 404. Two settings that work are run instead: those
 of the published code (sigma from 20 to 1 in place of the components' own deviation, e = 0.1), and the printed levels
-with e = 0.01. Beside them, Gibbs between the same levels (seed 001). The figure in the thesis has no numbers; the
+with e = 0.01. Beside them, Gibbs between the same levels (Zhang et al. 2023). The printed figure has no numbers; the
 weight of the larger mode should be 0.8.
 """
 

@@ -25,8 +25,8 @@ from unnorm.energies import AbstractEnergy, AbstractNormalised, FunctionEnergy, 
 from unnorm.energies import standard_gaussian as wide
 from unnorm.estimate import Estimate
 from unnorm.evaluation import ais, bridge, energies, importance, reverse_ais, smc, thermodynamic
-from unnorm.evaluation.annealing import PILOT
-from unnorm.evaluation.smc import SCOUTS
+from unnorm.evaluation.partition.annealing import PILOT
+from unnorm.evaluation.partition.smc import SCOUTS
 from unnorm.experiments.base import Claim, Experiment, Job, Result, Row, exact, over_seeds
 from unnorm.samplers import HMC, Trace, sample
 from unnorm.spaces import Real

@@ -1,4 +1,4 @@
-"""Thesis, Table 3.1: score matching losses for a flow (NICE) on MNIST, where the likelihood is known exactly.
+"""Song 2022, Table 3.1: score matching losses for a flow (NICE) on MNIST, where the likelihood is known exactly.
 
 The flow is trained by maximum likelihood (MLE), SSM, SSM-VR, DSM at several noises, curvature propagation (CP) and
 approximate backpropagation; of each run the weights with the lowest exact SM loss on validation rows count, and their
@@ -38,7 +38,7 @@ import numpy as np
 from unnorm.data.mnist import mnist
 from unnorm.energies import NICE
 from unnorm.estimate import mean_estimate
-from unnorm.evaluation.likelihood import energies
+from unnorm.evaluation.likelihoods.likelihood import energies
 from unnorm.experiments.base import Claim, Experiment, Job, Published, Result, Row
 from unnorm.experiments.dkef_uci import parzen_scale, sm_losses
 from unnorm.noises import Gaussian

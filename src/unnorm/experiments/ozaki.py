@@ -1,21 +1,21 @@
-"""Thesis Figs 4.5 and 4.6, Table 4.3: Ozaki's walk against Langevin's, each at its best step and at equal time.
+"""Song 2022, Figs 4.5 and 4.6, Table 4.3: Ozaki's walk against Langevin's, each at its best step and at equal time.
 
 Table 4.3 prints effective sample sizes of chains of 10,000 steps, 21.81 and 26.33 on "Dataset 1" and "Dataset 2". A row
 is lost there; by the step sizes of the text these two belong to Langevin. The best steps are printed as e = 0.5 and 2
 for Langevin, 5 and 6 for Ozaki, and "one third to one sixth of the iterations" as the gain. The data sets are in a
 picture only, so that two stand in for them: modes far enough apart that a chain of Langevin has a few tens of effective
-draws, of a width at which the printed steps are stable (variance 0.3 and 1). The thesis walks on learnt scores; here
+draws, of a width at which the printed steps are stable (variance 0.3 and 1). Song 2022 walks on learnt scores; here
 they are exact, so that nothing but the walk is judged. Two Gaussians stand beside them: one along the axes, where Ozaki
 has no error at any step, and one across them, where a diagonal cannot see the shape.
 
-Effective draws are those of the thesis: n / (1 + 2 sum_s (1 - s/n) rho_s), rho_s with the true mean and variance, the
+Effective draws are those of Song 2022: n / (1 + 2 sum_s (1 - s/n) rho_s), rho_s with the true mean and variance, the
 sum cut where rho_s < 0.05; the least over coordinates of a chain, and the mean over chains. They say nothing about the
 law of the draws: Langevin on N(0, v) at h = v gives independent draws of variance 2 v, hence as many effective ones as
 there are, and between two modes a step that is too large crosses the more often. Therefore the best step is told
 twice, by effective draws alone and among those steps whose draws have the right mean energy to within 0.1 nats (the
 right law, below). Steps are chosen on one run of 32 chains and measured on another.
 
-All steps are times h of dx = s dt + sqrt(2) dB. The thesis writes e = 2 h for Langevin and e = h for Ozaki, so that at
+All steps are times h of dx = s dt + sqrt(2) dB. Song 2022 writes e = 2 h for Langevin and e = h for Ozaki, so that at
 the same printed e Ozaki walks twice as long: Fig. 4.6 (e = 0.01 for both) is done as printed and at equal time.
 """
 
@@ -76,7 +76,7 @@ class Truth:
 
 
 def truth_of(target: AbstractNormalised, n: int = 400_000) -> Truth:
-    """From `n` independent draws, as in the thesis."""
+    """From `n` independent draws, as in Song 2022."""
     draws = target.samples(n, key=jax.random.key(2**20))
     points = np.asarray(draws, np.float64)
     energies = np.asarray(jax.jit(jax.vmap(target))(draws), np.float64)
@@ -291,8 +291,8 @@ def run(job: Job) -> Result:
     rows = {(name, method): _row(pieces, name, method) for name in targets() for method in WALKS}
     counts = {label: _iterations(curves) for label, curves in pieces["relaxation"].items()}
     remarks = (
-        "Steps are times h; the thesis's e is 2 h for Langevin and h for Ozaki. Its figures are of other data, which "
-        "it does not print.",
+        "Steps are times h; the e of Song 2022 is 2 h for Langevin and h for Ozaki. Its figures are of other data, "
+        "which it does not print.",
         "A step of Ozaki costs a gradient and one derivative of it for each coordinate; here effective draws are "
         "counted per step, not per second.",
         _pooled(pieces),

@@ -1,4 +1,4 @@
-"""Thesis, Fig. 3.2: the time of a training step against the dimension, for score matching and its substitutes.
+"""Song 2022, Fig. 3.2: the time of a training step against the dimension, for score matching and its substitutes.
 
 Data N(0, I_D), batches of 100. The source trains a deep kernel exponential family on a graphics card and draws the
 times as curves without printing them, so that only their shape can be compared. The network here is ours: a

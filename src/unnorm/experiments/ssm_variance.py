@@ -1,4 +1,4 @@
-"""Thesis, Theorem 3.3: how much the estimates of sliced score matching scatter, predicted and measured.
+"""Song 2022, Theorem 3.3: how much the estimates of sliced score matching scatter, predicted and measured.
 
 Two Gaussian models whose loss is quadratic in the parameters, so that every fit is one exact Newton step on the very
 objective: N(0, I / r) in 10 dimensions with r = 2 unknown, and a Gaussian with one precision r = 2 for all coordinates

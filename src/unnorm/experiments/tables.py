@@ -1,6 +1,6 @@
 """Held-out log-likelihood of the default of `unnorm fit` beside what people use today, on three tables.
 
-The tables are those of the thesis (section 3.6.1), prepared as there: wine without its quality column and dequantised,
+The tables are those of Song 2022 (section 3.6.1), prepared as there: wine without its quality column and dequantised,
 Parkinson's telemonitoring without nearly equal columns; whitened by the training rows, with noise of 0.05. Unlike
 there, copies of a row and recordings of one person stay in one part of the split. The peers:
 one Gaussian, a Gaussian mixture whose size validation chooses, scikit-learn's kernel density with its bandwidth chosen

@@ -19,8 +19,8 @@ class GibbsTransition(AbstractTransition):
     score at level t gives (Tweedie) E[x_s | x_t] = (x_t + v s) / a and Cov[x_s | x_t] = (v I + v^2 grad s) / a^2. The
     covariance is `samplers.FullCovariance` or, in many dimensions, `samplers.DiagonalCovariance`.
 
-    Seed 001, Alg. 2, which begins each level by adding noise to a point that already has it; here the first move is the
-    draw of x_s, so that one step on Gaussian data is exact. The paper has 3 steps and 3 probes on 232 levels.
+    Zhang et al. 2023, Alg. 2, which begins each level by adding noise to a point that already has it; here the first
+    move is the draw of x_s, so that one step on Gaussian data is exact. The paper: 3 steps, 3 probes, 232 levels.
 
     >>> GibbsTransition(steps=3).steps
     3

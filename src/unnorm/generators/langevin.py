@@ -14,7 +14,7 @@ from unnorm.scores import AbstractScore
 class LangevinCorrector(AbstractTransition):
     """x <- x + a s(s, x) + sqrt(2 a) z, `steps` times, with a = ratio * sigma(s)^2.
 
-    Song and Ermon 2019; seed 001, Alg. 1.
+    Song and Ermon 2019; Zhang et al. 2023, Alg. 1.
 
     >>> LangevinCorrector(ratio=0.1, steps=5).steps
     5

@@ -42,7 +42,7 @@ class Stay(AbstractFinish):
 
 
 class PosteriorMean(AbstractFinish):
-    """E[x_0 | x_t] = (x_t + sigma^2 s) / alpha, as in seed 001, Algs 1 and 2: sharper than the data by a little."""
+    """E[x_0 | x_t] = (x_t + sigma^2 s) / alpha, as in Zhang et al. 2023, Algs 1, 2: a little sharper than the data."""
 
     def __call__(
         self, score: AbstractScore, noise: AbstractGaussianNoise, t: Level, x: Point, *, key: PRNGKeyArray

@@ -147,19 +147,19 @@ def _tanh(inputs: int, outputs: int, width: int, key: PRNGKeyArray) -> MLP:
 
 
 def implicit_encoder(size: int, latent: int, *, width: int = 256, key: PRNGKeyArray) -> ImplicitEncoder:
-    """(size + k)-width-width-k with tanh (thesis, Table B.5)."""
+    """(size + k)-width-width-k with tanh (Song 2022, Table B.5)."""
     return ImplicitEncoder(_tanh(size + latent, latent, width, key), latent)
 
 
 def gaussian_autoencoder(size: int, latent: int, *, width: int = 256, key: PRNGKeyArray) -> Autoencoder:
-    """A Gaussian encoder and a Bernoulli decoder of two hidden layers each (thesis, Table B.5)."""
+    """A Gaussian encoder and a Bernoulli decoder of two hidden layers each (Song 2022, Table B.5)."""
     one, two = jax.random.split(key)
     encoder = GaussianEncoder(_tanh(size, 2 * latent, width, one))
     return Autoencoder(encoder, BernoulliDecoder(_tanh(latent, size, width, two)))
 
 
 def implicit_autoencoder(size: int, latent: int, *, width: int = 256, key: PRNGKeyArray) -> ScoredAutoencoder:
-    """An implicit encoder, a Bernoulli decoder and h(x, z), of two hidden layers each (thesis, Table B.5)."""
+    """An implicit encoder, a Bernoulli decoder and h(x, z), of two hidden layers each (Song 2022, Table B.5)."""
     one, two, three = jax.random.split(key, 3)
     decoder = BernoulliDecoder(_tanh(latent, size, width, two))
     score = _tanh(size + latent, latent, width, three)
@@ -167,7 +167,7 @@ def implicit_autoencoder(size: int, latent: int, *, width: int = 256, key: PRNGK
 
 
 def wasserstein_autoencoder(size: int, latent: int, *, width: int = 256, key: PRNGKeyArray) -> ScoredAutoencoder:
-    """A point encoder, a Bernoulli decoder and h(z), of two hidden layers each (thesis, Table B.5)."""
+    """A point encoder, a Bernoulli decoder and h(z), of two hidden layers each (Song 2022, Table B.5)."""
     one, two, three = jax.random.split(key, 3)
     decoder = BernoulliDecoder(_tanh(latent, size, width, two))
     return ScoredAutoencoder(

@@ -1,4 +1,4 @@
-"""A residual network on vectors, the architecture of seed 000's experiments."""
+"""A residual network on vectors, the architecture of the experiments of Yu et al. 2025."""
 
 from collections.abc import Callable
 

@@ -61,7 +61,7 @@ class VariancePreserving(AbstractGaussianNoise):
     def __check_init__(self):
         require(
             0 < self.low <= self.high < inf,
-            f"noise rates must not fall, and be positive and finite, not {self.low}..{self.high}",
+            f"noise rates must be positive and finite, and must not fall, not {self.low}..{self.high}",
         )
 
     def _log_alpha(self, t: Level) -> Scalar:
@@ -76,7 +76,7 @@ class VariancePreserving(AbstractGaussianNoise):
 
 
 class OrnsteinUhlenbeck(AbstractGaussianNoise):
-    """dX = -X dt + sqrt(2) dB over time `horizon` t: alpha = e^-s, sigma^2 = 1 - e^-2s, s = horizon t (seed 003)."""
+    """dX = -X dt + sqrt(2) dB over time `horizon` t: alpha = e^-s, sigma^2 = 1 - e^-2s, s = horizon t (Zhang 2025)."""
 
     horizon: float = eqx.field(static=True, default=5.0)
 

@@ -13,9 +13,9 @@ from unnorm.scores import ConditionalEnergy
 class AtLevel(AbstractObjective, AbstractStateRemarks):
     """L(E(t, .)): the objective of the energy at one level t of a `scores.ConditionalEnergy`.
 
-    A regularised diffusion (seed 000) is `DSM(noise) + weight * AtLevel(CNCE(jumps), 0.0)`: denoising at every level,
-    which cannot tell the weights of far modes at small noise, and jumps between them at the smallest, which can. A
-    process that starts without noise has its smallest level at 1e-5 (`least_level`), which level 0 then stands for.
+    A regularised diffusion (Yu et al. 2025) is `DSM(noise) + weight * AtLevel(CNCE(jumps), 0.0)`: denoising at every
+    level, which cannot tell the weights of far modes at small noise, and jumps between them at the smallest, which can.
+    A process that starts without noise has its smallest level at 1e-5 (`least_level`), which level 0 then stands for.
 
     >>> import unnorm as un
     >>> un.objectives.AtLevel(un.objectives.CNCE(un.noises.GlobalJumps(0.1)), 0.0).level

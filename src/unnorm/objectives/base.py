@@ -7,6 +7,8 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.spaces import AbstractOnRows, AbstractSpace, AnyNumbers
+
 Scalar = Float[Array, ""]
 State = Any
 Info = Mapping[str, Scalar]
@@ -21,6 +23,13 @@ class AbstractObjective(eqx.Module):
 
     #: Whether a lower loss on held-out data means a better model. A contrast with the model's own chains does not.
     comparable: eqx.AbstractClassVar[bool]
+
+    def rows(self, model: Any) -> AbstractSpace | None:
+        """The space whose points a row is: the model's own rows, unless the objective says otherwise.
+
+        With a condition beside each point it is `spaces.WithCondition`; None: real numbers of a shape nobody knows.
+        """
+        return rows_of(model)
 
     @abstractmethod
     def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> State:
@@ -42,6 +51,11 @@ class AbstractObjective(eqx.Module):
         from unnorm.objectives.weighted import scale
 
         return scale(weight, self)
+
+
+def rows_of(model: Any) -> AbstractSpace | None:
+    """The space whose points the rows of a model are; a model that says nothing of them takes any finite numbers."""
+    return model.rows_space() if isinstance(model, AbstractOnRows) else AnyNumbers()
 
 
 class AbstractStateRemarks(eqx.Module):

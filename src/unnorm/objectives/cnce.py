@@ -26,7 +26,7 @@ class CNCE(AbstractObjective):
     No log Z appears: it cancels in E(y) - E(x). The noise decides the variant: `noises.Gaussian` is local CNCE,
     `noises.GlobalJumps` global, `noises.Jumps` the mix of both, `noises.BlendedJumps` one mixture kernel. A noise with
     levels is taken at level 0.
-    Ceylan and Gutmann 2018; seed 000, Eq. 3 and 13.
+    Ceylan and Gutmann 2018; Yu et al. 2025, Eq. 3 and 13.
 
     >>> import unnorm as un
     >>> CNCE(un.noises.Jumps(local=0.1, bandwidth=0.1)).draws

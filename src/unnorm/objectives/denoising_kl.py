@@ -17,7 +17,7 @@ class DenoisingKL(AbstractObjective):
     """L = -E_x E_q(x~|x) log N(x; mean(x~), diag std(x~)^2) / d: the noise posterior's KL up to a constant.
 
     At its minimum the mean is the posterior mean and std^2 the posterior variance of each coordinate, averaged over
-    the same x~ (seed 001, Eq. 13). The noise is taken at level t = 0 (`noises.Gaussian` has a single level).
+    the same x~ (Zhang et al. 2023, Eq. 13). The noise is taken at level t = 0 (`noises.Gaussian` has a single level).
 
     >>> import unnorm as un
     >>> float(DenoisingKL(un.noises.Gaussian(0.25)).noise.scale)

@@ -17,7 +17,7 @@ class DSMVR(AbstractDenoising):
     x is short for alpha(t) x, the point before the noise, and s for s(t, .). From |s(y) + z / sigma|^2 / 2, which is
     `DSM`, are taken s(x)'z / sigma, whose mean is zero, and |z|^2 / (2 sigma^2), in which there is no s: the mean
     gradient is that of DSM times w d / (2 sigma^2). As sigma falls, s(y) - s(x) is of order sigma, so the gradient
-    keeps its standard deviation where DSM's grows as 1 / sigma, and the loss becomes that of `SM`. Thesis, App. B.2;
+    keeps its standard deviation where DSM's grows as 1 / sigma, and the loss becomes that of `SM`. Song 2022, App. B.2;
     Eq. B.2 prints twice the control variate, which cancels nothing. Halved, beside a DSM with its factor 1/2, it is the
     formula here.
 

@@ -9,7 +9,7 @@ To estimate U_q one draws x' with density proportional to q(y | x') in x' *backw
 c(y) E[exp(-U(x'))], and c(y), the integral of q(y | x') over x', does not depend on U, so it drops out. For
 y = alpha x + sigma xi that backward law is N(y / alpha, (sigma / alpha)^2 I), so x' = x + (sigma / alpha)(xi + zeta):
 the Ornstein-Uhlenbeck process over time s, alpha = e^-s and sigma^2 = 1 - e^-2s, is Gaussian noise of variance
-t = e^2s - 1. (Running the same process forward from y would be another, wrong, law.) Schroeder et al. 2023; seed 002.
+t = e^2s - 1. (Running the same process forward from y would be another, wrong, law.) Schroeder et al. 2023.
 """
 
 from abc import abstractmethod

@@ -3,7 +3,7 @@
 `propagation` carries curvature back from the one output of a perceptron. Here log p(x) = -|y|^2 / 2 + sum s with
 y = exp(s) * f(x), so that the walk starts at y, with gradient -y and Hessian -I, and goes back through the scales and
 the couplings. A coupling adds network(a) to b: what arrives at b goes on to b as it is, and through the network to a,
-where it is added. The thesis compares both methods on MNIST (Table 3.1). Its released derivatives take
+where it is added. Song 2022 compares both methods on MNIST (Table 3.1). Its released derivatives take
 every coupling for one of the same kind, so that what they call s and tr belong to no flow: approximate backpropagation
 for one of the first kind, curvature propagation, where one test stands for both kinds, of the second. `taken_for`
 repeats that, to compare with the figures printed.
@@ -179,7 +179,7 @@ class AbstractFlowCurvature(AbstractObjective):
 class FlowApproximateBP(AbstractFlowCurvature):
     """Score matching of NICE with the trace from approximate backpropagation: biased, kept to compare with.
 
-    L = E[ 1/2 |s|^2 + tr ], tr from `approximate_flow_curvature`. Kingma and LeCun 2010; thesis, Table 3.1.
+    L = E[ 1/2 |s|^2 + tr ], tr from `approximate_flow_curvature`. Kingma and LeCun 2010; Song 2022, Table 3.1.
 
     >>> import jax, unnorm as un
     >>> flow = un.energies.NICE(un.spaces.Real((4,)), width=8, depth=1, key=jax.random.key(0))
@@ -198,7 +198,7 @@ class FlowCurvaturePropagation(AbstractFlowCurvature):
     """Score matching of NICE with an unbiased trace from one walk of a random complex vector.
 
     L = E[ 1/2 |s|^2 + tr ], tr from `sampled_flow_curvature` with one draw per point. Martens, Sutskever and Swersky
-    2012; thesis, Table 3.1. `floor` is that of `CurvaturePropagation`.
+    2012; Song 2022, Table 3.1. `floor` is that of `CurvaturePropagation`.
 
     >>> FlowCurvaturePropagation().floor
     0.0001

@@ -33,7 +33,7 @@ class DiffusionSM(AbstractObjective):
     Up to a constant this is 1/2 E|b'(s - s_data)|^2, so its minimum is the score of the data for every b. With b = 1 it
     is `SM`. A b that vanishes at the edge of the support removes the boundary term that plain score matching ignores
     (densities on a half-line: b(x) = x); one that is small in the tails tames a heavy-tailed density. `diffusion` maps
-    a point to b: an array of D numbers is its diagonal, one of D x D the matrix. Barp et al. 2019; seed 002.
+    a point to b: an array of D numbers is its diagonal, one of D x D the matrix. Barp et al. 2019.
 
     >>> import jax, unnorm as un
     >>> flat = DiffusionSM(lambda x: jnp.ones_like(x))

@@ -45,7 +45,7 @@ class Geyer(AbstractObjective, AbstractStateRemarks):
     log-likelihood as the draws grow. The anchor becomes the present model, and its draws move `moves` sampler steps to
     follow, every `every` steps, or at once when the weights' effective share falls below `least`; the latter is
     counted in the state as a collapse, and said among the events of the fit. Draws begin at data points, and the first
-    anchor is the model untrained: give `burn_in` steps enough to reach it. Geyer and Thompson 1992; seed 002.
+    anchor is the model untrained: give `burn_in` steps enough to reach it. Geyer and Thompson 1992.
 
     >>> import unnorm as un
     >>> Geyer(un.samplers.MALA(0.1), chains=512, every=20).every

@@ -4,7 +4,7 @@ Only one term of their loss needs that density, the entropy of z, and only its g
 
     grad H(q) = -E[ s_q(z) . grad g(eps) ],  s_q = grad_z log q,
 
-which is minus the gradient of the surrogate stopgrad(s_q(z)) . z (thesis, section 3.4.2). The score s_q comes from a
+which is minus the gradient of the surrogate stopgrad(s_q(z)) . z (Song 2022, section 3.4.2). The score s_q comes from a
 network trained by sliced score matching on the same draws, or from a kernel estimator. The losses of the score network
 and of the autoencoder are added with gradients stopped between them, so that one optimiser serves both.
 """
@@ -155,7 +155,7 @@ class ImplicitVAE(AbstractImplicit):
     """L = E[-log p(x | z) - log p(z) + stopgrad(h(x, z)) . z] + E[v'(dh/dz) v + |h|^2 / 2], z = net(x, eps).
 
     The first part trains encoder and decoder by the gradient of the evidence bound; the second trains h on fresh codes,
-    held fixed, with `slices` directions each (thesis, section 3.6.2).
+    held fixed, with `slices` directions each (Song 2022, section 3.6.2).
 
     >>> ImplicitVAE(slices=4).slices
     4
@@ -196,7 +196,7 @@ class KernelVAE(AbstractImplicit):
 
     A kernel score of few codes is too small, and the codes come out too narrow: for a linear Gaussian decoder with 20
     codes in two dimensions their variances are about 0.6 (`stein`) and 0.9 (`spectral`) of the posterior's, and the gap
-    halves with four times the codes (thesis, section 3.6.2, with 100 of them). The gradient is that of the mean over
+    halves with four times the codes (Song 2022, section 3.6.2, with 100 of them). The gradient is that of the mean over
     all codes of an x; with `followed` it is followed through so many of them only, which has the same mean and spares
     most of the way back.
 
@@ -215,7 +215,7 @@ class KernelVAE(AbstractImplicit):
             require_count(self.followed, 1, "the codes whose gradient is followed")
             require(
                 self.followed <= self.draws,
-                f"of {self.draws} codes the gradient cannot be followed through {self.followed}",
+                f"the gradient can be followed through 1 to {self.draws} codes, not {self.followed}",
             )
 
     def __call__(
@@ -244,7 +244,7 @@ def _squared(decoder: Any, xs: Array, zs: Codes) -> Scalar:
 class WAE(AbstractImplicit):
     """L = E|x - G(z)|^2 + weight (E[-log p(z) + stopgrad(h(z)) . z]) + E[v'(dh/dz) v + |h|^2 / 2], z = encoder(x).
 
-    The entropy is that of the aggregate of z over the data, whose score h is learnt on the batch (thesis, section
+    The entropy is that of the aggregate of z over the data, whose score h is learnt on the batch (Song 2022, section
     3.6.2, with weight 10).
     """
 

@@ -7,7 +7,7 @@ Every score matching loss of log p~ = alpha'k(x) + log q0(x) is quadratic in alp
 with F the gradients of the kernels (along a slice: L x 1, else L x D), r that of log q0 (less the target when
 denoising), c the second derivatives of the kernels and e that of log q0. Over a batch this is
 alpha'G alpha / 2 + b'alpha + a with G = mean F F' and b = mean(F r + c), and with a ridge
-alpha = -(G + ridge I)^-1 b (thesis, Prop. B.1).
+alpha = -(G + ridge I)^-1 b (Song 2022, Prop. B.1).
 """
 
 from functools import partial, singledispatch

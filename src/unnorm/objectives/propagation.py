@@ -101,7 +101,7 @@ class ApproximateBP(AbstractObjective):
     """Score matching with the trace from approximate backpropagation: exact with one hidden layer, biased beyond.
 
     L = E[ 1/2 |s|^2 + tr ], tr from `approximate_curvature`. Kept to compare with: its minimum is not the data's score.
-    Kingma and LeCun 2010; thesis, section 3.3.
+    Kingma and LeCun 2010; Song 2022, section 3.3.
 
     >>> import jax, unnorm as un
     >>> energy = un.energies.MLPEnergy(un.spaces.Real((2,)), width=8, depth=1, key=jax.random.key(0))
@@ -130,7 +130,7 @@ class CurvaturePropagation(AbstractObjective):
     """Score matching with an unbiased trace from one backward pass of a random complex vector.
 
     L = E[ 1/2 |s|^2 + tr ], tr from `sampled_curvature` with one draw per point. Martens, Sutskever and Swersky 2012;
-    thesis, section 3.3. `floor` trades the spread of the loss against the spread of its gradient, never the mean.
+    Song 2022, section 3.3. `floor` trades the spread of the loss against the spread of its gradient, never the mean.
 
     >>> CurvaturePropagation().floor
     0.0001

@@ -152,7 +152,7 @@ class SSM(AbstractObjective):
     """L = E_x E_v[ v'(grad s(x)) v + 1/2 (v's(x))^2 ]: score matching along random directions.
 
     Its minimum is the score of the data for every law of directions with E[v v'] positive definite and any number of
-    `draws` per point; more of them only make it less noisy. Song, Garg, Shi and Ermon 2019 (thesis, Alg. 3.1).
+    `draws` per point; more of them only make it less noisy. Song, Garg, Shi and Ermon 2019 (Song 2022, Alg. 3.1).
 
     >>> SSM().draws
     1
@@ -185,7 +185,7 @@ class SSMVR(AbstractObjective):
     """L = E_x[ E_v[ v'(grad s(x)) v ] + 1/2 |s(x)|^2 ]: sliced score matching of reduced variance.
 
     With E[v v'] = I the mean of (v's)^2 is |s|^2, which needs no drawing: what is left is Hutchinson's estimate of the
-    trace. Song, Garg, Shi and Ermon 2019 (thesis, Eq. 3.8). Directions that are not white are refused.
+    trace. Song, Garg, Shi and Ermon 2019 (Song 2022, Eq. 3.8). Directions that are not white are refused.
 
     >>> import unnorm as un
     >>> SSMVR(un.objectives.SphereSlices(radius=1.0))
@@ -199,7 +199,7 @@ class SSMVR(AbstractObjective):
 
     def __check_init__(self):
         require_directions(self.slices, self.draws)
-        require(self.slices.white, f"SSMVR needs directions with E[v v'] = I, and {self.slices} has not; use SSM")
+        require(self.slices.white, f"SSMVR needs directions with E[v v'] = I, and {self.slices} is not such; use SSM")
 
     def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
         """Nothing persists between steps; a model without a score is refused here."""

@@ -1,6 +1,6 @@
 """Second-order denoising score matching: learn s1 = grad log q and s2 = Hessian of log q of the noisy density.
 
-With x~ = x + sigma z and psi = s2 + s1 s1', least squares on the second moment of x given x~ gives (thesis Eq. 4.13)
+With x~ = x + sigma z and psi = s2 + s1 s1', least squares on the second moment of x given x~ is (Song 2022, Eq. 4.13)
 
     D2SM = E | psi(x~) + (I - z z') / sigma^2 |_F^2,
 
@@ -116,7 +116,7 @@ class AbstractSecondOrderLoss(AbstractObjective):
 class D2SM(AbstractSecondOrderLoss):
     """L = E | s2(x~) + s1(x~) s1(x~)' + (I - z z') / sigma^2 |_F^2,  x~ = x + sigma z.
 
-    With s1 right, its optimum is the Hessian of the log of the noisy density. Meng et al. 2021; thesis Eq. 4.13.
+    With s1 right, its optimum is the Hessian of the log of the noisy density. Meng et al. 2021; Song 2022, Eq. 4.13.
 
     >>> import unnorm as un
     >>> float(D2SM(un.noises.Gaussian(0.5)).noise.scale)
@@ -139,7 +139,7 @@ class D2SMVR(AbstractSecondOrderLoss):
     """L = E [ |psi(x+)|^2 + |psi(x-)|^2 + (2 / sigma^2) <I - z z', psi(x+) + psi(x-) - 2 psi(x)> ], x+- = x +- sigma z.
 
     Equal to twice `D2SM` less the constant 2 D (D + 1) / sigma^4, with a variance that stays put as sigma -> 0
-    (thesis, section 4.4.3). In float32 its rounding error is about 1e-7 / sigma^2 of psi: sigma >= 0.003 is safe.
+    (Song 2022, section 4.4.3). In float32 its rounding error is about 1e-7 / sigma^2 of psi: sigma >= 0.003 is safe.
 
     >>> import unnorm as un
     >>> D2SMVR(un.noises.Gaussian(0.01)).balance
@@ -167,7 +167,7 @@ class D2SMVR(AbstractSecondOrderLoss):
 
 
 class DiagonalD2SM(AbstractSecondOrderLoss):
-    """L = E | diag s2(x~) + s1(x~)^2 + (1 - z^2) / sigma^2 |^2, all elementwise (thesis Eq. 4.17).
+    """L = E | diag s2(x~) + s1(x~)^2 + (1 - z^2) / sigma^2 |^2, all elementwise (Song 2022, Eq. 4.17).
 
     Only the diagonal entries are matched; what lies off the diagonal of s1 s1' does not enter.
     """
@@ -199,10 +199,10 @@ class DiagonalD2SMVR(AbstractSecondOrderLoss):
 
 
 class JointSecondOrder(AbstractObjective):
-    """L = second-order loss + gamma * E |s1(x~) + z / sigma|^2 / 2 (thesis Eq. 4.14 and 4.16).
+    """L = second-order loss + gamma * E |s1(x~) + z / sigma|^2 / 2 (Song 2022, Eq. 4.14 and 4.16).
 
     The first-order term is that of `DSM`, or of `DSMVR` beside a loss of reduced variance, at the same noisy points.
-    Gradients of both terms flow into s1. The thesis does not print
+    Gradients of both terms flow into s1. Song 2022 does not print
     gamma; by default it is what the authors' programs used, 40 / sigma^2 beside `D2SM` and 4 / sigma^2 beside
     `DiagonalD2SM`, doubled beside their reduced forms, which are twice as large.
 

@@ -14,7 +14,7 @@ from unnorm.energies import (
     AbstractNormalised,
     Blend,
     FunctionEnergy,
-    Gaussian,
+    GaussianDensity,
     GaussianMixture,
     Tilted,
     best_mixture,
@@ -121,7 +121,7 @@ def proposal_for(model: AbstractEnergy, prepared: Prepared, references: Referenc
     """
     if not isinstance(model, Tilted):
         return references.proposal
-    if isinstance(model.reference, Gaussian | GaussianMixture):
+    if isinstance(model.reference, GaussianDensity | GaussianMixture):
         return defensive(model.reference, prepared.train)
     return Blend((model.reference, references.proposal), jnp.log(jnp.array([0.9, 0.1])))
 

@@ -86,7 +86,7 @@ class Fitted:
         `UserWarning`.
         """
         require_count(n, 1, "the number of draws")
-        require(0 <= whole_number(seed, "the seed") < SEEDS, f"a seed lies between 0 and 2^32 - 1, not at {seed}")
+        require(0 <= whole_number(seed, "the seed") < SEEDS, f"a seed must lie between 0 and 2^32 - 1, not at {seed}")
         drawn = draw(self.run, int(n), seed=int(seed), progress=progress)
         for sentence in drawn.warnings:
             warnings.warn(sentence, stacklevel=2)
@@ -95,7 +95,7 @@ class Fitted:
     def _require_same(self) -> None:
         require(
             self.run.identity == self.identity,
-            f"{self.run.path} was trained on since it was loaded; load it again",
+            f"{self.run.path} has been trained further since it was loaded; load it again",
         )
 
     def _points(self, rows: Any) -> Float[np.ndarray, "n d"]:

@@ -1,7 +1,7 @@
 """Denoising Gibbs: draws of the clean density from a model of the noisy one.
 
 A model trained by denoising at noise sigma knows q~(x~), the density of x~ = x + sigma z, and not that of x. The first
-two moments of x given x~ are known from it nevertheless (Zhang et al. 2023, seed 001, Eqs 9 and 11; Tweedie):
+two moments of x given x~ are known from it nevertheless (Zhang et al. 2023, Eqs 9 and 11; Tweedie):
 
     mu(x~) = x~ + sigma^2 s(x~),   Sigma(x~) = sigma^2 I + sigma^4 grad s(x~),   s = grad log q~.
 
@@ -93,7 +93,7 @@ class FullCovariance(AbstractCovariance):
 
 
 class DiagonalCovariance(AbstractCovariance):
-    """The diagonal of v I + v^2 grad s, estimated with `probes` products: the choice for images (seed 001, Eq. 19).
+    """The diagonal of v I + v^2 grad s, estimated with `probes` products: for images (Zhang et al. 2023, Eq. 19).
 
     Variances below `floor` v, from a rough estimate or a learnt score, are raised to it and counted.
 
@@ -120,7 +120,7 @@ class DiagonalCovariance(AbstractCovariance):
 
 
 class IsotropicCovariance(AbstractCovariance):
-    """One variance for every coordinate and every x~ (Bao et al. 2022; seed 001, Eq. 18): see `isotropic_covariance`.
+    """One variance for all coordinates and all x~ (Bao et al. 2022; Zhang et al. 2023, Eq. 18): `isotropic_covariance`.
 
     >>> float(IsotropicCovariance(0.25).variance)
     0.25
@@ -179,7 +179,8 @@ class _Variances(eqx.Module):
 def learned_posterior(denoiser: GaussianDenoiser, sigma: float) -> tuple[DenoiserScore, LearnedCovariance]:
     """The target and the covariance under which `DenoisingGibbs` draws x ~ N(mean(x~), diag std(x~)^2) of a denoiser.
 
-    Seed 001's "learned diagonal", trained by `objectives.DenoisingKL` at the same sigma (Bengio et al. 2013).
+    The "learned diagonal" of Zhang et al. 2023, trained by `objectives.DenoisingKL` at the same sigma (Bengio et al.
+    2013).
 
     >>> denoiser = GaussianDenoiser(lambda x: jnp.concatenate([x / 2, 0 * x]))
     >>> target, covariance = learned_posterior(denoiser, 1.0)
@@ -198,7 +199,7 @@ def take_away(
 
 
 class DenoisingGibbs(AbstractSampler):
-    """x~ = x + sigma z, then x ~ N(x~ + sigma^2 s(x~), covariance at x~): seed 001, Eqs 7 and 12.
+    """x~ = x + sigma z, then x ~ N(x~ + sigma^2 s(x~), covariance at x~): Zhang et al. 2023, Eqs 7 and 12.
 
     The target is the energy, or the score (at level t = 0), of the density with noise sigma; the chain draws from the
     one without. A small sigma crosses between far modes as rarely as the noise itself does: look at R-hat.

@@ -16,7 +16,7 @@ class Langevin(AbstractScoreSampler):
 
     Its stationary law differs from the target: on N(0, s^2) the variance is s^2 / (1 - h / (2 s^2)), and the walk
     explodes at h >= 2 s^2. Half of the literature writes x <- x - (e / 2) grad E(x) + sqrt(e) z for the same walk at
-    h = e / 2 (thesis Eq. 4.19): `Langevin.halved(e)` is that one.
+    h = e / 2 (Song 2022, Eq. 4.19): `Langevin.halved(e)` is that one.
 
     Nothing rejects a step over a wall of the target: one from where the energy (or the score) is not finite, or to a
     point that is not finite, counts as divergent.

@@ -45,7 +45,7 @@ class AbstractMoves(eqx.Module):
 
 
 class Hamiltonian(NamedTuple):
-    """The log of the step, the inverse mass, and that of the base for coordinates in which a population has no spread."""
+    """The log of the step, the inverse mass, and that of the base where a population has no spread."""
 
     log_step: Scalar
     mass: Float[Array, " d"]
@@ -112,7 +112,7 @@ def moves_on(
     """Moves by the sampler given; without one by HMC on real numbers, by Gibbs on Binary and Categorical spaces.
 
     >>> moves_on(Binary((2,)), None, "SMC").given
-    Gibbs(sites=None)
+    Gibbs()
     """
     if isinstance(sampler, AbstractSampler):
         return GivenMoves(sampler)

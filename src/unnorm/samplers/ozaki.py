@@ -22,7 +22,7 @@ class Ozaki(AbstractScoreSampler):
     """x_i <- x_i + M_i s_i(x) + sqrt(V_i) z_i,  M = (e^{hc} - 1)/c,  V = (e^{2hc} - 1)/c,  c = diag of grad s.
 
     The Langevin equation dx = s dt + sqrt(2) dB solved exactly for time h with the score linearised coordinate by
-    coordinate (Ozaki 1992; thesis Eq. 4.20): on a Gaussian with independent coordinates it has no bias at any step,
+    coordinate (Ozaki 1992; Song 2022, Eq. 4.20): on a Gaussian with independent coordinates it has no bias at any step,
     where Langevin's variance is wrong and its walk explodes. The target is an energy or a score at one level
     (`score.at(t)`): `probes` of fair signs estimate the diagonal, D forward derivatives give it exactly (the default,
     for small D), and a second-order score (`scores.DiagonalSecondOrder`) brings the one it has learnt. Where the

@@ -62,8 +62,8 @@ class Trace:
             )
         if self.clipped:
             found.append(
-                f"{self.clipped} variances or curvatures were clipped: there the target is not of the form that "
-                f"{type(self.sampler).__name__} takes it for."
+                f"{self.clipped} variances or curvatures were clipped: there the target does not have the form that "
+                f"{type(self.sampler).__name__} assumes."
             )
         if isinstance(self.sampler, AbstractAcceptanceRemarks):
             found.extend(self.sampler.remarks(float(np.mean(self.acceptance))))

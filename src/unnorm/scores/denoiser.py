@@ -13,7 +13,7 @@ from unnorm.spaces import AbstractOnRealRows
 class GaussianDenoiser(AbstractOnRealRows):
     """p(x | x~) = N(mean(x~), diag exp(2 log_std(x~))), both from one network of 2 d outputs.
 
-    Seed 001's "learned" posterior. By Tweedie's formula (mean - x~) / sigma^2 is the noisy density's score.
+    The "learned" posterior of Zhang et al. 2023. By Tweedie's formula (mean - x~) / sigma^2 is the noisy score.
 
     >>> import jax, jax.numpy as jnp, equinox as eqx
     >>> denoiser = GaussianDenoiser(eqx.nn.Linear(2, 4, key=jax.random.key(0)))

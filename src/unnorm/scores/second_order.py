@@ -182,7 +182,7 @@ def _score_mlp(dimension: int, width: int, depth: int, key: PRNGKeyArray) -> Fre
 def low_rank_mlp(
     dimension: int, *, rank: int, width: int = 128, factor_width: int = 32, depth: int = 2, key: PRNGKeyArray
 ) -> LowRankSecondOrder:
-    """Three perceptrons with tanh: s1 of `width` units, alpha and beta of `factor_width` (thesis, section 4.3)."""
+    """Three perceptrons with tanh: s1 of `width` units, alpha and beta of `factor_width` (Song 2022, section 4.3)."""
     first, second, third = jax.random.split(key, 3)
     alpha = MLP(dimension, dimension, width=factor_width, depth=depth, activation=jnp.tanh, key=second)
     beta = MLP(dimension, dimension * rank, width=factor_width, depth=depth, activation=jnp.tanh, key=third)
@@ -201,7 +201,7 @@ def diagonal_mlp(
 class DenoisingPosterior(eqx.Module):
     """The clean point x given x~ = x + sigma z: its mean, its covariance, and the Gaussian that has both.
 
-    Mean (Tweedie; thesis Eq. 4.4): x~ + sigma^2 s1. Covariance (Eq. 4.18): sigma^2 I + sigma^4 s2.
+    Mean (Tweedie; Song 2022, Eq. 4.4): x~ + sigma^2 s1. Covariance (Eq. 4.18): sigma^2 I + sigma^4 s2.
     Exact for the exact scores of the noisy density; the Gaussian is exact for Gaussian data.
 
     >>> import jax.numpy as jnp, unnorm as un
@@ -248,7 +248,7 @@ class DenoisingPosterior(eqx.Module):
 
 
 def posterior_moment(score: AbstractScore, sigma: float | Scalar, noisy: Float[Array, " d"], order: int) -> Array:
-    """E[x (x) ... (x) x | x~], `order` factors, as a polynomial of s1 and its derivatives (thesis Thm 4.3, Lemma A.6).
+    """E[x (x) ... (x) x | x~], `order` factors, a polynomial of s1 and its derivatives (Song 2022, Thm 4.3, Lemma A.6).
 
     M_{n+1} = sigma^2 dM_n / dx~ + M_n (x) (x~ + sigma^2 s1), M_0 = 1: only the score of the noisy density is needed.
     The result has D^order numbers.
@@ -258,7 +258,7 @@ def posterior_moment(score: AbstractScore, sigma: float | Scalar, noisy: Float[A
     >>> [round(float(posterior_moment(noisy, 1.0, jnp.ones(1), n).sum()), 4) for n in (1, 2, 3)]
     [0.5, 0.75, 0.875]
     """
-    require(order >= 1, f"moments have an order of at least 1, not {order}")
+    require(order >= 1, f"the order of a moment must be at least 1, not {order}")
 
     def mean(y):
         return y + sigma**2 * score(jnp.zeros(()), y)

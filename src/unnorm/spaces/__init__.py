@@ -8,6 +8,7 @@ from unnorm.spaces.base import AbstractOnRealRows as AbstractOnRealRows
 from unnorm.spaces.base import AbstractOnRows as AbstractOnRows
 from unnorm.spaces.base import AbstractSpace as AbstractSpace
 from unnorm.spaces.graph import Graph as Graph
+from unnorm.spaces.mixed import AnyNumbers as AnyNumbers
 from unnorm.spaces.mixed import Conditioned as Conditioned
 from unnorm.spaces.mixed import Mixed as Mixed
 from unnorm.spaces.mixed import WithCondition as WithCondition

@@ -7,8 +7,9 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from unnorm.arguments import shown
-from unnorm.errors import require
+from unnorm.errors import InputError, require
 from unnorm.spaces.base import AbstractSpace
+from unnorm.spaces.rows import finite_rows, numbers
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,38 @@ class WithCondition(AbstractSpace):
             and self.space.accepts(point[0])
             and self.condition.accepts(point[1])
         )
+
+
+@dataclass(frozen=True)
+class AnyNumbers(AbstractSpace):
+    """Arrays of finite numbers, one or many, of which no more is known: the rows of a model that says nothing of them.
+
+    >>> AnyNumbers().cast({"weight": [[1.0], [2.0]]}, "training")["weight"].shape
+    (2, 1)
+    """
+
+    continuous: ClassVar[bool] = False
+
+    @property
+    def size(self) -> int:
+        raise InputError("nobody knows how many numbers a point of AnyNumbers has; use a space that says so")
+
+    def struct(self) -> Any:
+        raise InputError("nobody knows what a point of AnyNumbers looks like; use a space that says so")
+
+    def cast(self, rows: Any, what: str) -> Any:
+        leaves, structure = jax.tree.flatten(rows, is_leaf=lambda leaf: isinstance(leaf, list))
+        if len(leaves) == 1:
+            return structure.unflatten([finite_rows(leaves[0], what)])
+        # Beside other columns a column may be one number a row; alone it is more likely to be one point.
+        shapes = [() if numbers(leaf, what).ndim == 1 else None for leaf in leaves]
+        return structure.unflatten([finite_rows(leaf, what, shape) for leaf, shape in zip(leaves, shapes, strict=True)])
+
+    def start(self, n: int, key: PRNGKeyArray) -> Any:
+        raise InputError("chains cannot start on AnyNumbers, whose points nobody knows; give start=")
+
+    def accepts(self, point: Any) -> bool:
+        return True
 
 
 def _described(rows: Any) -> str:

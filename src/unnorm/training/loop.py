@@ -16,6 +16,8 @@ import optax
 from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, PRNGKeyArray
 
+from unnorm.data.sources import InMemory
+from unnorm.data.transforms import AbstractTransform
 from unnorm.devices import device_mesh, require_divisible
 from unnorm.errors import require
 from unnorm.estimate import Outcome, OutcomeCode
@@ -25,13 +27,16 @@ from unnorm.objectives import AbstractObjective
 from unnorm.objectives.base import remarks_of
 from unnorm.objectives.checks import require_kind
 from unnorm.progress import progress as progress_bar
+from unnorm.spaces import AbstractSpace
 from unnorm.training import checkpoint as checkpoints
+from unnorm.training.feed import Feed, as_source
 from unnorm.training.optimisers import Schedule, adam, rates, require_descent
-from unnorm.training.points import checked_points
+from unnorm.training.points import checked_points, structs
 from unnorm.training.state import (
     RECORDED,
     Judge,
     Recipe,
+    Steps,
     TrainState,
     all_finite,
     held_out_loss,
@@ -87,18 +92,20 @@ class Fit(Generic[Model]):
 def _recipe(
     model: Any, objective: AbstractObjective, batch: int, steps: int, rate: float | None, average: float,
     schedule: Schedule | None, optimiser: optax.GradientTransformation | None,
+    transform: AbstractTransform | None = None,
 ) -> Recipe:  # fmt: skip
     require(steps >= 1, f"training needs at least one step, not {steps}")
     require(batch >= 1, f"a batch needs at least one row, not {batch}")
     require(0 <= average < 1, f"the averaging decay lies in [0, 1), not {average}")
     weights, skeleton = split(model)
     require(len(jax.tree.leaves(weights)) > 0, f"{type(model).__name__} has no parameters, so nothing to learn")
-    require_kind(objective, AbstractObjective, "a model is trained by an objective such as objectives.SSM(), not by {}")
+    _require_objective(objective)
     if optimiser is not None:
         require_descent(optimiser, weights)
     return Recipe(
         skeleton, objective, adam() if optimiser is None else optimiser, schedule, batch,
         None if rate is None else jnp.asarray(rate, float), jnp.asarray(steps, jnp.int32), jnp.asarray(average, float),
+        transform,
     )  # fmt: skip
 
 
@@ -159,13 +166,13 @@ def _on_every_device(state: TrainState) -> TrainState:
     return eqx.combine(jax.device_put(arrays, NamedSharding(device_mesh(), PartitionSpec())), static)
 
 
-def _judge(objective: AbstractObjective, model: Any, data: Array, state: TrainState) -> Judge:
+def _judge(objective: AbstractObjective, model: Any, data: Any, state: TrainState) -> Judge:
     """A loss other than the one trained by, which begins afresh."""
     begin, key = jax.random.split(jax.random.fold_in(state.key, 0))
     return Judge(objective, objective.init(model, data, key=begin), key)
 
 
-def _held_out(recipe: Recipe, judge: Judge | None, state: TrainState, rows: Array) -> float:
+def _held_out(recipe: Recipe, judge: Judge | None, state: TrainState, rows: Any) -> float:
     """By the judge, or by the objective with what it remembers at this step."""
     own = Judge(recipe.objective, state.objective, jax.random.fold_in(state.key, 0))
     return float(held_out_loss(recipe, own if judge is None else judge, state.average, rows))
@@ -221,6 +228,7 @@ def fit(
     evaluations: int = 50,
     patience: int | None = None,
     judge: AbstractObjective | None = None,
+    transform: AbstractTransform | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 10.0,
     resume: bool = False,
@@ -228,6 +236,10 @@ def fit(
     progress: bool = True,
 ) -> Fit[Model]:
     """Train a model by an objective.
+
+    `data` are rows along a leading axis: an array, or a PyTree of arrays such as `(pictures, labels)` where model and
+    objective want that (`objective.rows(model)`), or a source such as `data.Blocks`, of which one block at a time is in
+    memory. `transform` changes each row every time it is met (`data.Flip()`); `valid` rows too.
 
     Every 1/`evaluations` of the run the loss is recorded and, with `valid` data, the held-out loss of the averaged
     weights; the best so far are kept, and `patience` evaluations without improvement end the run. That loss is the
@@ -250,14 +262,16 @@ def fit(
     True
     """
     began = time.monotonic()
-    data = checked_points(model, data, "training")
-    valid = None if valid is None else checked_points(model, valid, "validation")
-    require(
-        valid is None or valid.shape[1:] == data.shape[1:],
-        f"a point of the training data has shape {data.shape[1:]}, and one of the validation data "
-        f"{() if valid is None else valid.shape[1:]}; give both the same columns",
-    )
-    batch = min(batch, len(data))
+    space, who = _rows(objective, model), type(model).__name__
+    source = as_source(data)
+    if isinstance(source, InMemory):
+        source = InMemory(checked_points(who, space, source.data, "training"))
+    valid = None if valid is None else checked_points(who, space, valid, "validation")
+    batch = min(batch, source.block_length)
+    require(batch >= 1, f"a batch needs at least one row, not {batch}")
+    feed = Feed(source, lambda rows: checked_points(who, space, rows, "training"), batch, key)
+    data, _ = feed.at(0)
+    _require_alike(data, valid)
     require_divisible(batch, "rows of a batch")
     require(evaluations >= 1, f"at least one evaluation is needed, not {evaluations}")
     require(patience is None or valid is not None, "early stopping (patience) needs validation data")
@@ -267,12 +281,13 @@ def fit(
         judge is None or judge.comparable, f"{type(judge).__name__} cannot judge: its value does not tell models apart"
     )
     rate, schedule = rates(rate, schedule, optimiser, USUAL_RATE)
-    recipe = _recipe(model, objective, batch, steps, rate, average, schedule, optimiser)
+    recipe = _recipe(model, objective, batch, steps, rate, average, schedule, optimiser, transform)
     # Steps, evaluations and patience may be others when a run is taken up again: that is how one is prolonged.
     arguments = {
-        "model": model, "objective": objective, "data": data, "valid": valid, "batch": batch, "rate": rate,
+        "model": model, "objective": objective, "data": source.identity, "valid": valid, "batch": batch, "rate": rate,
         "average": average, "schedule": schedule, "optimiser": recipe.optimiser, "judge": judge, "key": key,
     }  # fmt: skip
+    arguments |= {} if transform is None else {"transform": transform}
     path = None if checkpoint is None else Path(checkpoint)
     run = _Run(start(model, recipe, data, key), path, checkpoint_seconds, arguments)
     require(not resume or run.path is not None, "resume needs the path of a checkpoint")
@@ -294,7 +309,7 @@ def fit(
             before = int(run.state.step)
             # Chunks end at multiples of `chunk`, wherever a resumed run begins.
             count = min(chunk - before % chunk, steps - before)
-            moved, loss, info, bad = run_steps(recipe, _on_every_device(run.state), data, jnp.asarray(count))
+            moved, loss, info, bad = _steps(recipe, run.state, feed, count)
             held_out = math.nan if valid is None else _held_out(recipe, other, moved, valid)
             # An optimiser whose memory overflowed would stand still from then on, with every loss finite.
             finite = bool(all_finite((moved.weights, moved.optimiser)))
@@ -310,6 +325,7 @@ def fit(
             run.record(float(loss), held_out, info)
             run.save()
             advance(count, f"loss {float(loss):.4f}  held out {held_out:.4f}")
+        feed.close()
         if not finished or int(run.state.step) > resumed_at:
             run.save(final=True)
     trained = eqx.combine(run.state.best, recipe.skeleton)
@@ -318,6 +334,53 @@ def fit(
     # From the state rather than remembered, so that a run taken up again says the same.
     events = (*run.events, *remarks_of(objective, run.state.objective))
     return Fit(trained, outcome, history, events, run.state, time.monotonic() - began)
+
+
+def _rows(objective: AbstractObjective, model: Any) -> AbstractSpace | None:
+    """What a row is, asked only of what is an objective."""
+    _require_objective(objective)
+    return objective.rows(model)
+
+
+def _require_objective(objective: Any) -> None:
+    require_kind(objective, AbstractObjective, "a model is trained by an objective such as objectives.SSM(), not by {}")
+
+
+def _require_alike(data: Any, valid: Any) -> None:
+    """Refuse validation rows that look different from training rows."""
+    if valid is None:
+        return
+    one, other = structs(data), structs(valid)
+    same = jax.tree.structure(one) == jax.tree.structure(other) and all(
+        a.shape == b.shape for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    )
+    shapes = [[leaf.shape for leaf in jax.tree.leaves(tree)] for tree in (one, other)]
+    first, second = (found[0] if len(found) == 1 else found for found in shapes)
+    require(
+        same,
+        f"a point of the training data has shape {first}, and one of the validation data {second}; "
+        "give both the same columns",
+    )
+
+
+def _steps(recipe: Recipe, state: TrainState, feed: Feed, count: int) -> Steps:
+    """`count` steps, block after block of the rows."""
+    done: list[tuple[int, Steps]] = []
+    while count > 0 and not (done and int(done[-1][1].bad) >= 0):
+        rows, end = feed.at(int(state.step))
+        some = int(min(count, end - int(state.step)))
+        steps = run_steps(recipe, _on_every_device(state), rows, jnp.asarray(some))
+        state, count = steps.state, count - some
+        done.append((some, steps))
+    if len(done) == 1:
+        return done[0][1]
+    shares = np.array([some for some, _ in done], float) / sum(some for some, _ in done)
+    loss = sum((float(share) * steps.loss for share, (_, steps) in zip(shares, done, strict=True)), jnp.zeros(()))
+    info = {
+        name: jnp.asarray(np.average([steps.info[name] for _, steps in done], weights=shares))
+        for name in done[0][1].info
+    }
+    return Steps(state, loss, info, done[-1][1].bad)
 
 
 def _keep_best(state: TrainState, held_out: float) -> TrainState:

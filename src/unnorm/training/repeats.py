@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unnorm.compiling import compiled
 from unnorm.errors import require
 from unnorm.objectives import AbstractObjective
+from unnorm.objectives.base import rows_of
 from unnorm.training.loop import _recipe
 from unnorm.training.optimisers import Schedule, rates
 from unnorm.training.points import require_shape
@@ -51,10 +52,8 @@ def fit_repeats(
     >>> fits.mean.shape
     (3, 2)
     """
-    require(
-        data.ndim >= 3, f"repeats are data sets along the first axis, and shape {data.shape} has no room for points"
-    )
-    require_shape(model, data.shape[2:], "training")
+    require(data.ndim >= 3, f"data for repeats have axes (repeat, row, ...), and shape {data.shape} has too few")
+    require_shape(type(model).__name__, rows_of(model), data.shape[2:], "training")
     rate, schedule = rates(rate, schedule, optimiser, USUAL_RATE)
     recipe = _recipe(model, objective, min(batch, data.shape[1]), steps, rate, average, schedule, optimiser)
 

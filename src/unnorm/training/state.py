@@ -10,6 +10,8 @@ from jax.extend.core import jaxpr_as_fun
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from unnorm.compiling import compiled
+from unnorm.data.sources import row_count
+from unnorm.data.transforms import AbstractTransform
 from unnorm.devices import split_over_devices
 from unnorm.errors import require
 from unnorm.objectives import AbstractObjective
@@ -54,6 +56,7 @@ class Recipe(eqx.Module):
     rate: Float[Array, ""] | None
     steps: Int[Array, ""]
     averaging: Float[Array, ""]
+    transform: AbstractTransform | None = None
 
 
 def split(model: Any) -> tuple[Any, Any]:
@@ -61,7 +64,7 @@ def split(model: Any) -> tuple[Any, Any]:
     return eqx.partition(model, trainable(model))
 
 
-def start(model: Any, recipe: Recipe, data: Array, key: PRNGKeyArray) -> TrainState:
+def start(model: Any, recipe: Recipe, data: Any, key: PRNGKeyArray) -> TrainState:
     """The state before the first step."""
     weights, _ = split(model)
     objective_key, key = jax.random.split(key)
@@ -72,7 +75,7 @@ def start(model: Any, recipe: Recipe, data: Array, key: PRNGKeyArray) -> TrainSt
         best=weights,
         best_loss=jnp.asarray(jnp.inf),
         objective=recipe.objective.init(model, data, key=objective_key),
-        order=jnp.arange(len(data), dtype=jnp.int32),
+        order=jnp.arange(row_count(data), dtype=jnp.int32),
         step=jnp.asarray(0, jnp.int32),
         key=key,
         rate_factor=jnp.asarray(1.0),
@@ -92,15 +95,24 @@ def _typed(leaf: Any) -> Any:
     return leaf.astype(leaf.dtype) if plain else leaf
 
 
-def next_batch(state: TrainState, data: Array, batch: int) -> tuple[Int[Array, " n"], Array]:
+def next_batch(state: TrainState, data: Any, batch: int) -> tuple[Int[Array, " n"], Any]:
     """The data order, reshuffled at the start of each pass, and the batch that this step takes from it."""
-    place = state.step % (len(data) // batch)
+    place = state.step % (row_count(data) // batch)
     shuffle_key = jax.random.fold_in(jax.random.fold_in(state.key, 1), state.step)
     order = jax.lax.cond(
         place == 0, lambda order: jax.random.permutation(shuffle_key, order), lambda order: order, state.order
     )
     rows = jax.lax.dynamic_slice_in_dim(order, place * batch, batch)
-    return order, split_over_devices(data[rows])
+    return order, split_over_devices(jax.tree.map(lambda leaf: leaf[rows], data))
+
+
+def transformed(recipe: Recipe, batch: Any, key: PRNGKeyArray) -> Any:
+    """The rows of a batch as they are learnt from, each changed by a random number of its own."""
+    if recipe.transform is None:
+        return batch
+    # A number that no other use of the key counts up to.
+    keys = jax.random.split(jax.random.fold_in(key, 2**31 - 1), row_count(batch))
+    return jax.vmap(lambda row, k: recipe.transform(row, key=k))(batch, keys)  # pyright: ignore[reportOptionalCall]
 
 
 def moved_by(recipe: Recipe, state: TrainState, updates: Any) -> Any:
@@ -113,11 +125,12 @@ def moved_by(recipe: Recipe, state: TrainState, updates: Any) -> Any:
     return jax.tree.map(lambda w, d: w - (rate * d).astype(w.dtype), state.weights, updates)
 
 
-def update(recipe: Recipe, state: TrainState, data: Array) -> tuple[TrainState, Float[Array, ""], Info]:
+def update(recipe: Recipe, state: TrainState, data: Any) -> tuple[TrainState, Float[Array, ""], Info]:
     """One step of stochastic gradient descent; returns the loss before it, and what the objective says beside it."""
     order, batch = next_batch(state, data, recipe.batch)
     # The retry count is part of the key: a step that blew up is not tried again with the same noise.
     key = jax.random.fold_in(jax.random.fold_in(state.key, state.step), 2 + state.retries)
+    batch = transformed(recipe, batch, key)
 
     def loss_of(weights):
         return recipe.objective(eqx.combine(weights, recipe.skeleton), state.objective, batch, key=key)
@@ -159,7 +172,7 @@ class Steps(NamedTuple):
     bad: Int[Array, ""]
 
 
-def many_steps(recipe: Recipe, state: TrainState, data: Array, count: Int[Array, ""]) -> Steps:
+def many_steps(recipe: Recipe, state: TrainState, data: Any, count: Int[Array, ""]) -> Steps:
     """`count` steps in one compiled loop. `count` is an array, so chunks of any length share one program."""
     dynamic, static = eqx.partition(state, eqx.is_array)
 
@@ -188,7 +201,7 @@ def many_steps(recipe: Recipe, state: TrainState, data: Array, count: Int[Array,
 
 
 @compiled
-def run_steps(recipe: Recipe, state: TrainState, data: Array, count: Int[Array, ""]) -> Steps:
+def run_steps(recipe: Recipe, state: TrainState, data: Any, count: Int[Array, ""]) -> Steps:
     """`many_steps` as a program of its own."""
     return many_steps(recipe, state, data, count)
 
@@ -205,17 +218,19 @@ class Judge(eqx.Module):
 
 
 @compiled
-def held_out_loss(recipe: Recipe, judge: Judge, weights: Any, data: Array) -> Float[Array, ""]:
+def held_out_loss(recipe: Recipe, judge: Judge, weights: Any, data: Any) -> Float[Array, ""]:
     """The judge's mean over the first batches of held-out data."""
     model = eqx.combine(weights, recipe.skeleton)
-    batch = min(recipe.batch, len(data))
-    count = min(len(data) // batch, HELD_OUT_BATCHES)
-    batches = data[: count * batch].reshape(-1, batch, *data.shape[1:])
-    keys = jax.random.split(judge.key, len(batches))
+    n = row_count(data)
+    batch = min(recipe.batch, n)
+    count = min(n // batch, HELD_OUT_BATCHES)
+    batches = jax.tree.map(lambda leaf: leaf[: count * batch].reshape(-1, batch, *leaf.shape[1:]), data)
+    keys = jax.random.split(judge.key, count)
 
     def one(_, inputs):
         rows, key = inputs
-        return None, judge.objective(model, judge.memory, split_over_devices(rows), key=key)[0]
+        rows = transformed(recipe, split_over_devices(rows), key)
+        return None, judge.objective(model, judge.memory, rows, key=key)[0]
 
     return jnp.mean(jax.lax.scan(one, None, (batches, keys))[1])
 

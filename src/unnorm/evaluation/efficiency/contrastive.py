@@ -5,7 +5,7 @@ and what is returned is the covariance of sqrt(N) (theta_hat - theta*). With g =
 function:
 
 - likelihood: Cov(g)^-1, the inverse of the Fisher information;
-- CNCE (seed 000, Thm 1, and its form for K draws per datum): C1^-1 [ C2/K + (1 - 1/K) E_x(m m') ] C1^-1 with
+- CNCE (Yu et al. 2025, Thm 1, and its form for K draws per datum): C1^-1 [ C2/K + (1 - 1/K) E_x(m m') ] C1^-1 with
   C1 = E[dF dF' s(F) s(-F)], C2 = E[dF dF' s(-F)^2], m(x) = E_y[dF s(-F) | x]. Noise q(y | x) = p(y) gives
   (1 + 1/K) times the inverse Fisher information (Corollary 2 at K = 1: twice);
 - NCE with nu noise points per datum (Gutmann and Hyvarinen 2012, Thm 3): I^-1 - (1 + 1/nu) I^-1 m m' I^-1 with
@@ -170,7 +170,7 @@ def cnce_covariance(
     >>> 1.8 < found.trace / bound.trace < 2.2
     True
     """
-    require(isinstance(noise, AbstractNoise), f"conditional NCE needs a kernel of noises, not {type(noise).__name__}")
+    require(isinstance(noise, AbstractNoise), f"conditional NCE needs an AbstractNoise, not {type(noise).__name__}")
     require(draws >= 1, f"conditional NCE has at least one noise point per datum, not {draws}")
     require(inner >= 2, f"the conditional mean needs at least 2 inner draws, not {inner}")
 

@@ -1,4 +1,4 @@
-"""How much the estimators of score matching scatter (thesis, Theorem 3.3).
+"""How much the estimators of score matching scatter (Song 2022, Theorem 3.3).
 
 With l = log f and a_ij = grad_theta [ d_i d_j l + 1/2 d_i l d_j l ] at the true theta, the covariance of
 sqrt(N) (theta_hat - theta) tends to B^-1 A B^-1: B is the Hessian of the expected loss, A the second moment of one
@@ -128,7 +128,7 @@ class ScoreMatchingEfficiency(eqx.Module):
     def ssm_vr(self, slices: AbstractSlices, draws: int = 1) -> Matrix:
         """Of `objectives.SSMVR` with these slices and draws per point."""
         require(draws >= 1, f"sliced score matching has at least one slice per point, not {draws}")
-        require(slices.white, f"SSM-VR needs directions with E[v v'] = I, and {slices} has not; use ssm")
+        require(slices.white, f"SSM-VR needs directions with E[v v'] = I, and {slices} is not such; use ssm")
         spread = self.hessian.sliced(slices, self.dimension) - self.hessian.traces
         return self._sandwich(self.whole.traces + spread / draws)
 

@@ -14,7 +14,7 @@ from unnorm.compiling import compiled
 from unnorm.errors import require
 from unnorm.estimate import Estimate
 from unnorm.evaluation.counts import whole_numbers
-from unnorm.evaluation.kernel_statistic import two_samples
+from unnorm.evaluation.two_sample.kernel_statistic import two_samples
 from unnorm.networks import MLP
 
 
@@ -75,7 +75,7 @@ def classifier_test(
     from scipy.stats import hypergeom
 
     x, y = two_samples(x, y)
-    require(min(len(x), len(y)) >= 20, f"a classifier needs at least 20 points of each sample, not {len(x)}, {len(y)}")
+    require(min(len(x), len(y)) >= 20, f"a classifier needs at least 20 points of each, not {len(x)} and {len(y)}")
     width, steps, batch = whole_numbers(width=width, steps=steps, batch=batch)
     require(steps >= 1 and batch >= 1, f"steps and batch must be positive, not {steps} and {batch}")
     split_x, split_y, train = jax.random.split(key, 3)

@@ -14,10 +14,10 @@ from unnorm.devices import parts_of, require_divisible, share, shares, side_by_s
 from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate
-from unnorm.evaluation.annealing import Path, between, difference, gained, starts, tuned_path
 from unnorm.evaluation.counts import whole_numbers
-from unnorm.evaluation.rounding import with_rounding
-from unnorm.evaluation.tails import judged
+from unnorm.evaluation.partition.annealing import Path, between, difference, gained, starts, tuned_path
+from unnorm.evaluation.partition.rounding import with_rounding
+from unnorm.evaluation.partition.tails import judged
 from unnorm.samplers import AbstractSampler
 from unnorm.samplers.moves import moved
 

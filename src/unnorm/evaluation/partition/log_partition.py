@@ -9,14 +9,14 @@ from jaxtyping import PRNGKeyArray
 
 from unnorm.energies import AbstractEnergy, AbstractHidden, AbstractNormalised, count_points
 from unnorm.estimate import Estimate
-from unnorm.evaluation.ais import ais
 from unnorm.evaluation.counts import whole_numbers
-from unnorm.evaluation.enumeration import summed
-from unnorm.evaluation.importance import importance
-from unnorm.evaluation.pairs import require_energy
-from unnorm.evaluation.reference import reference_of, reference_on_sites
-from unnorm.evaluation.smc import smc
-from unnorm.evaluation.tails import UNUSABLE, VARIANCE
+from unnorm.evaluation.partition.ais import ais
+from unnorm.evaluation.partition.enumeration import summed
+from unnorm.evaluation.partition.importance import importance
+from unnorm.evaluation.partition.pairs import require_energy
+from unnorm.evaluation.partition.reference import reference_of, reference_on_sites
+from unnorm.evaluation.partition.smc import smc
+from unnorm.evaluation.partition.tails import UNUSABLE, VARIANCE
 from unnorm.spaces import Binary, Categorical
 
 #: Importance sampling is believed when at least this share of its draws is effective.

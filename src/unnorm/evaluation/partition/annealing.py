@@ -17,7 +17,7 @@ from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.energies.base import Scalar
 from unnorm.errors import require
 from unnorm.evaluation.counts import whole_numbers
-from unnorm.evaluation.pairs import require_pair
+from unnorm.evaluation.partition.pairs import require_pair
 from unnorm.samplers.base import AbstractSampler
 from unnorm.samplers.moves import AbstractMoves, moved, moves_on, points_of, require_moves
 
@@ -147,11 +147,11 @@ def tuned_path(
         betas = _first_guess(levels)
         betas = _even(betas, _pilot(base, target, betas, moves, by, place)[1])
     betas = jnp.asarray(betas, float)
-    require(betas.ndim == 1 and len(betas) >= 2, f"betas are a row of at least 2 levels, not an array of {betas.shape}")
+    require(betas.ndim == 1 and len(betas) >= 2, f"betas must be one row of at least 2 levels, not {betas.shape}")
     require(bool((betas[0] == 0) & (betas[-1] == 1) & jnp.all(jnp.diff(betas) >= 0)), "betas must rise from 0 to 1")
     require(
         not given or bool(betas[1] > 0),
-        "only the first of betas may be 0: a wall of the target, times 0, is no number at the second",
+        "only the first of betas may be 0; let the others rise from above 0 to 1",
     )
     return Path(betas, _pilot(base, target, betas, moves, by, tune)[0])
 

@@ -12,9 +12,9 @@ from unnorm.energies import AbstractNormalised
 from unnorm.energies.latent import LatentPosterior
 from unnorm.errors import require
 from unnorm.estimate import Estimate, mean_estimate
-from unnorm.evaluation.ais import ais, anneal_each
-from unnorm.evaluation.annealing import common_path
 from unnorm.evaluation.counts import whole_numbers
+from unnorm.evaluation.partition.ais import ais, anneal_each
+from unnorm.evaluation.partition.annealing import common_path
 from unnorm.networks.autoencoder import AbstractDecoder
 
 
@@ -30,7 +30,7 @@ def evidence(
 ) -> Estimate:
     """log p(x) = log of the integral of p(x | z) p(z) dz, along the path p(z) p(x | z)^b, with its error.
 
-    Wu et al. 2017; thesis, section 3.6.2. Unbiased for p(x), so that log p(x) is on average too low, by half the
+    Wu et al. 2017; Song 2022, section 3.6.2. Unbiased for p(x), so that log p(x) is on average too low, by half the
     variance of its error.
 
     >>> import jax, jax.numpy as jnp, unnorm as un

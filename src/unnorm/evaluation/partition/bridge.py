@@ -8,12 +8,12 @@ from jaxtyping import Float, PRNGKeyArray
 from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.errors import require
 from unnorm.estimate import Estimate, require_weights
-from unnorm.evaluation.chains import Draws, as_chains, mean_of_chains
 from unnorm.evaluation.counts import whole_numbers
-from unnorm.evaluation.importance import weighted_draws
-from unnorm.evaluation.likelihood import energies
-from unnorm.evaluation.pairs import point_of, require_pair
-from unnorm.evaluation.rounding import with_rounding
+from unnorm.evaluation.likelihoods.likelihood import energies
+from unnorm.evaluation.partition.chains import Draws, as_chains, mean_of_chains
+from unnorm.evaluation.partition.importance import weighted_draws
+from unnorm.evaluation.partition.pairs import point_of, require_pair
+from unnorm.evaluation.partition.rounding import with_rounding
 
 
 def _share(log_ratios: np.ndarray, log_r: float, odds: float) -> np.ndarray:
@@ -48,7 +48,7 @@ def optimal_bridge(
     finite = every[np.isfinite(every)]
     low, high = finite.min() - abs(odds) - 40, finite.max() + abs(odds) + 40
     root, result = brentq(gap, low, high, xtol=1e-10, full_output=True)
-    require(bool(result.converged), "the bridge between base and target did not converge")
+    require(bool(result.converged), "the bridge did not converge; use a base closer to the target")
     return float(root)
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, PRNGKeyArray
 from unnorm.arguments import require_count
 from unnorm.errors import require
 from unnorm.estimate import Estimate
-from unnorm.evaluation.kernel_statistic import two_samples
+from unnorm.evaluation.two_sample.kernel_statistic import two_samples
 
 
 class PrecisionRecall(NamedTuple):

@@ -21,10 +21,10 @@ from unnorm.devices import require_divisible, split_over_devices
 from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate
-from unnorm.evaluation.annealing import Path, annealing_moves, between, difference, starts
 from unnorm.evaluation.counts import whole_numbers
-from unnorm.evaluation.pairs import require_pair
-from unnorm.evaluation.rounding import with_rounding
+from unnorm.evaluation.partition.annealing import Path, annealing_moves, between, difference, starts
+from unnorm.evaluation.partition.pairs import require_pair
+from unnorm.evaluation.partition.rounding import with_rounding
 from unnorm.samplers import AbstractSampler
 from unnorm.samplers.moves import AbstractMoves, moved
 from unnorm.samplers.smc import FEWEST_FAMILIES, LONGEST, increment

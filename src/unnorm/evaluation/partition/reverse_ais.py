@@ -14,13 +14,13 @@ from unnorm.devices import require_divisible
 from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate
-from unnorm.evaluation.ais import anneal_along
-from unnorm.evaluation.annealing import Path, annealing_moves, between, difference, gained, tuned_path
-from unnorm.evaluation.chains import Draws, as_chains, mean_of_chains
 from unnorm.evaluation.counts import whole_numbers
-from unnorm.evaluation.pairs import point_of
-from unnorm.evaluation.rounding import with_rounding
-from unnorm.evaluation.tails import judged
+from unnorm.evaluation.partition.ais import anneal_along
+from unnorm.evaluation.partition.annealing import Path, annealing_moves, between, difference, gained, tuned_path
+from unnorm.evaluation.partition.chains import Draws, as_chains, mean_of_chains
+from unnorm.evaluation.partition.pairs import point_of
+from unnorm.evaluation.partition.rounding import with_rounding
+from unnorm.evaluation.partition.tails import judged
 from unnorm.samplers import AbstractSampler
 from unnorm.samplers.moves import moved, points_of
 

@@ -7,11 +7,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from unnorm.energies import AbstractEnergy, AbstractNormalised, Gaussian, GaussianMixture, fit_gaussian, fit_sites
+from unnorm.energies import (
+    AbstractEnergy,
+    AbstractNormalised,
+    GaussianDensity,
+    GaussianMixture,
+    fit_gaussian,
+    fit_sites,
+)
 from unnorm.errors import InputError, require
-from unnorm.evaluation.importance import defensive, expectation
-from unnorm.evaluation.likelihood import energies
-from unnorm.evaluation.pairs import require_number
+from unnorm.evaluation.likelihoods.likelihood import energies
+from unnorm.evaluation.partition.importance import defensive, expectation
+from unnorm.evaluation.partition.pairs import require_number
 from unnorm.samplers import ParallelTempering, sample
 from unnorm.spaces import Real
 
@@ -76,7 +83,7 @@ def unsettled(rhat: float, what: str) -> list[str]:
     ]
 
 
-def tailed(gaussian: Gaussian, doublings: int = DOUBLINGS) -> GaussianMixture:
+def tailed(gaussian: GaussianDensity, doublings: int = DOUBLINGS) -> GaussianMixture:
     """The Gaussian with half of the mass, twice as wide with a quarter, four times with an eighth, and so on.
 
     The mass beyond r then falls as 1 / r, that of a Cauchy law, up to 2^doublings standard deviations: importance
@@ -100,7 +107,7 @@ def _starts(target: AbstractEnergy, space: Real, key: PRNGKeyArray) -> Float[np.
     how = "NaN" if np.isnan(found).any() else "infinite"
     require(
         len(inside) > 0,
-        f"the energy is {how} at all of {CANDIDATES} standard normal points, so no base is found; pass base= with a "
+        f"the energy is {how} at all of {CANDIDATES} standard normal points, so no base was found; pass base= with a "
         "density inside the target",
     )
     return np.resize(inside, (CHAINS, *space.shape))

@@ -14,8 +14,8 @@ from unnorm.energies import AbstractEnergy
 from unnorm.energies.enumeration import enumerated_energies, every_point
 from unnorm.errors import require
 from unnorm.estimate import Estimate
-from unnorm.evaluation.pairs import require_energy, require_number
-from unnorm.evaluation.rounding import with_rounding
+from unnorm.evaluation.partition.pairs import require_energy, require_number
+from unnorm.evaluation.partition.rounding import with_rounding
 
 _energies_of = compiled(enumerated_energies)
 
@@ -64,7 +64,7 @@ def enumerated(energy: AbstractEnergy) -> Enumerated:
     >>> spins = un.energies.FunctionEnergy(lambda x: -2.0 * x[0] * x[1], un.spaces.Binary((2,)))
     >>> law = enumerated(spins)
     >>> round(law.log_z, 4), law.mean(lambda x: x).round(4).tolist()
-    (2.3408, [0.8076, 0.8076])
+    (2.3408, [0.8075, 0.8075])
     """
     require_energy(energy)
     require_number(energy, energy.space.struct())

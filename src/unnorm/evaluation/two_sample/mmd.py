@@ -16,8 +16,8 @@ from unnorm.arguments import real_numbers
 from unnorm.errors import require
 from unnorm.estimate import Estimate
 from unnorm.evaluation.counts import whole_numbers
-from unnorm.evaluation.kernel_statistic import KernelSums as _KernelSums  # noqa: F401
-from unnorm.evaluation.kernel_statistic import (
+from unnorm.evaluation.two_sample.kernel_statistic import KernelSums as _KernelSums  # noqa: F401
+from unnorm.evaluation.two_sample.kernel_statistic import (
     exponent_of,
     kernel_estimate,
     permutation_p_value,
@@ -25,7 +25,7 @@ from unnorm.evaluation.kernel_statistic import (
     squared_distances,
     two_samples,
 )
-from unnorm.evaluation.kernel_statistic import variance as _variance  # noqa: F401
+from unnorm.evaluation.two_sample.kernel_statistic import variance as _variance  # noqa: F401
 
 #: The widths of the seed's kernel; for the median heuristic, multiples of the median distance.
 WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.estimate import Estimate
-from unnorm.evaluation.kernel_statistic import kernel_estimate, permutation_p_value, squared_distances
+from unnorm.evaluation.two_sample.kernel_statistic import kernel_estimate, permutation_p_value, squared_distances
 
 
 class NegativeDistance(eqx.Module):

@@ -14,9 +14,9 @@ from unnorm.devices import require_divisible, split_over_devices
 from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate, mean_estimate
-from unnorm.evaluation.annealing import between, difference, starts, tuned_path
 from unnorm.evaluation.counts import whole_numbers
-from unnorm.evaluation.rounding import with_rounding
+from unnorm.evaluation.partition.annealing import between, difference, starts, tuned_path
+from unnorm.evaluation.partition.rounding import with_rounding
 from unnorm.samplers import AbstractSampler
 from unnorm.samplers.moves import moved
 
@@ -108,7 +108,7 @@ def thermodynamic(
     slopes, grid = np.asarray(found, np.float64), np.asarray(path.betas, np.float64)
     require(
         bool(np.isfinite(slopes).all()),
-        "the target's energy is not finite on the path, so that its mean is not; use AIS or SMC",
+        "the target's energy is not finite on the path, so its mean is not either; use AIS or SMC",
     )
     means = slopes.mean(axis=1)
     squares = ((slopes - slopes.mean(axis=(1, 2), keepdims=True)) ** 2).mean(axis=1)

@@ -7,9 +7,9 @@ import pytest
 
 import unnorm as un
 from unnorm.energies import gaussian, gaussian_mixture, standard_gaussian
-from unnorm.evaluation import clean_density, denoise
-from unnorm.evaluation.clean import overlap
 from unnorm.scores import low_rank_mlp
+from unnorm.tasks import clean_density, denoise
+from unnorm.tasks.clean import overlap
 
 WEIGHTS, SIGMA = np.array([0.5, 0.3, 0.2]), 0.6
 MEANS = np.array([[-1.0, 0.0], [1.0, 0.5], [0.5, -1.5]])
