@@ -7,6 +7,11 @@ from unnorm.energies.base import FunctionEnergy as FunctionEnergy
 from unnorm.energies.base import Shifted as Shifted
 from unnorm.energies.base import Sum as Sum
 from unnorm.energies.base import Tempered as Tempered
+from unnorm.energies.boltzmann import RBM as RBM
+from unnorm.energies.boltzmann import DeepBoltzmann as DeepBoltzmann
+from unnorm.energies.boltzmann import GaussianRBM as GaussianRBM
+from unnorm.energies.boltzmann import deep_boltzmann as deep_boltzmann
+from unnorm.energies.boltzmann import rbm as rbm
 from unnorm.energies.committee import Blend as Blend
 from unnorm.energies.committee import best_committee as best_committee
 from unnorm.energies.committee import committee as committee
@@ -29,6 +34,9 @@ from unnorm.energies.flow import NICE as NICE
 from unnorm.energies.gaussian import GaussianDensity as GaussianDensity
 from unnorm.energies.gaussian import gaussian as gaussian
 from unnorm.energies.gaussian import standard_gaussian as standard_gaussian
+from unnorm.energies.ising import Ising as Ising
+from unnorm.energies.ising import Potts as Potts
+from unnorm.energies.ising import critical_coupling as critical_coupling
 from unnorm.energies.kde import KDE as KDE
 from unnorm.energies.kernel import DKEF as DKEF
 from unnorm.energies.latent import LatentPosterior as LatentPosterior
@@ -42,6 +50,9 @@ from unnorm.energies.neural import ResNetEnergy as ResNetEnergy
 from unnorm.energies.reference import Recipe as Recipe
 from unnorm.energies.reference import best_reference as best_reference
 from unnorm.energies.reference import choose_reference as choose_reference
+from unnorm.energies.site_graph import SiteGraph as SiteGraph
+from unnorm.energies.site_graph import lattice as lattice
+from unnorm.energies.site_graph import site_graph as site_graph
 from unnorm.energies.sites import IndependentSites as IndependentSites
 from unnorm.energies.sites import fit_sites as fit_sites
 from unnorm.energies.sites import uniform as uniform

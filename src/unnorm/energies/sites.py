@@ -83,8 +83,8 @@ def fit_sites(space: AbstractSpace, rows: Point, *, prior: float = 1.0) -> Indep
     Without that addition a value that the rows do not show would be impossible.
 
     >>> from unnorm.spaces import Binary
-    >>> fit_sites(Binary((1,)), jnp.array([[1.0], [1.0]])).logits.round(4).tolist()
-    [[-1.3863, -0.2877]]
+    >>> jnp.exp(fit_sites(Binary((1,)), jnp.array([[1.0], [1.0]])).logits).round(2).tolist()
+    [[0.25, 0.75]]
     """
     require(prior >= 0, f"the rows added for each value cannot be fewer than none, not {prior}")
     array = array_space(space)

@@ -45,7 +45,7 @@ class AbstractMoves(eqx.Module):
 
 
 class Hamiltonian(NamedTuple):
-    """The log of the step, the inverse mass, and that of the base, for coordinates in which a population is one point."""
+    """The log of the step, the inverse mass, and that of the base where a population has no spread."""
 
     log_step: Scalar
     mass: Float[Array, " d"]
@@ -109,10 +109,10 @@ def moves_on(
     acceptance: float = 0.8,
     small: bool = True,
 ) -> AbstractMoves:
-    """Moves by the sampler that is given; without one by HMC on real numbers, by Gibbs on zeros and ones and categories.
+    """Moves by the sampler given; without one by HMC on real numbers, by Gibbs on Binary and Categorical spaces.
 
     >>> moves_on(Binary((2,)), None, "SMC").given
-    Gibbs(sites=None)
+    Gibbs()
     """
     if isinstance(sampler, AbstractSampler):
         return GivenMoves(sampler)

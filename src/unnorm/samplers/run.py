@@ -168,7 +168,7 @@ def sample(
 ) -> Trace:
     """Run `chains` chains, keep `steps` draws of each, one after every `thin` transitions.
 
-    `start` holds one point of the target's space for each chain; without it chains begin where the space has them begin.
+    `start` holds one point of the target's space for each chain; without it chains begin where the space says.
     Adaptive samplers (MALA, HMC, NUTS, ParallelTempering) spend `warmup` steps (default 500) on tuning, beginning with
     the step and mass they were made with; `warmup=0` runs them as they were made. The others (default 0) just discard
     them. The same target and shapes compile nothing on a second call.
@@ -238,7 +238,7 @@ def sample(
                 count = min(size, steps - first)
                 moved = advance(tuned, per_chain, walked, states, Span(first, count, thin), draw_key, size, parts)
                 tally.add(moved)
-                states, draws = moved.states, jax.tree.map(lambda leaf: np.asarray(leaf)[:count], moved.draws)
+                states, draws = moved.states, jax.tree.map(lambda leaf, n=count: np.asarray(leaf)[:n], moved.draws)
                 if stream is None:
                     drawn.append(draws)
                 else:

@@ -76,8 +76,9 @@ class ParallelTempering(AbstractAdaptiveSampler, AbstractAcceptanceRemarks):
             # A density raised to the power b is 1 / sqrt(b) times as wide.
             self.moves = jax.vmap(lambda b: HMC(0.1 / jnp.sqrt(b), None, leapfrogs))(self.inverse_temperatures)
         else:
-            stacked = lambda leaf: jnp.broadcast_to(leaf, (replicas, *leaf.shape)) if eqx.is_array(leaf) else leaf
-            self.moves = jax.tree.map(stacked, moves)
+            arrays, rest = eqx.partition(moves, eqx.is_array)
+            stacked = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (replicas, *leaf.shape)), arrays)
+            self.moves = eqx.combine(stacked, rest)
 
     def _moves_on(self, space: AbstractSpace) -> AbstractSampler:
         """One sampler per replica: what was made for real numbers does not move sites."""

@@ -17,7 +17,7 @@ from unnorm.words import Facts, lines, table
 class Trace:
     """The draws of a run, chains x steps x point, and how far to trust them.
 
-    Points of several parts (`spaces.Mixed`) are a tuple of such arrays, and diagnostics are of all coordinates in a row.
+    Points of several parts (`spaces.Mixed`) are a tuple of such arrays; diagnostics are of all coordinates in a row.
     `acceptance` has one mean per chain; `divergences` and `clipped` count over all chains and transitions. The draws of
     a run that went to disk are read from there as they are needed.
 

@@ -64,7 +64,7 @@ def enumerated(energy: AbstractEnergy) -> Enumerated:
     >>> spins = un.energies.FunctionEnergy(lambda x: -2.0 * x[0] * x[1], un.spaces.Binary((2,)))
     >>> law = enumerated(spins)
     >>> round(law.log_z, 4), law.mean(lambda x: x).round(4).tolist()
-    (2.3408, [0.8076, 0.8076])
+    (2.3408, [0.8075, 0.8075])
     """
     require_energy(energy)
     require_number(energy, energy.space.struct())

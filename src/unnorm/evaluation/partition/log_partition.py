@@ -37,17 +37,17 @@ def log_partition(
 ) -> Estimate:
     """log Z = log of the integral (on discrete spaces the sum) of exp(-E), with its error.
 
-    A normalised energy has log Z = 0 exactly, and up to 65,536 points are summed. Otherwise importance sampling from `base` is tried; if fewer than 5% of
-    its draws are effective, or its weights have no variance, annealed importance sampling takes over from the same
-    base; if fewer than 100 of its chains are effective, or its weights are too heavy, sequential Monte Carlo. The
-    method is in the result, and so is `why`, a sentence.
+    A normalised energy has log Z = 0 exactly, and up to 65,536 points are summed. Otherwise importance sampling from
+    `base` is tried; if fewer than 5% of its draws are effective, or its weights have no variance, annealed importance
+    sampling takes over from the same base; if fewer than 100 of its chains are effective, or its weights are too heavy,
+    sequential Monte Carlo. The method is in the result, and so is `why`, a sentence.
 
     Without a base, one is fitted to a short run of parallel tempering from N(0, I), with the tail of a Cauchy law for
     importance sampling. A mode that neither this run nor the base visits is missing from the answer, and no error
     tells of it. A warning says so where the chains of the run disagree (`reference_rhat` above 1.2), or where more
     than 1% of the integral lies 32 standard deviations away from them (`far_share`): a density that cannot be
-    integrated has an estimate too, finite and wrong. On zeros and ones and on categories the base is a law for every
-    site from such a run, and points move by Gibbs sampling. Of 200 intervals of 95% for a Cauchy law, 189 held its log Z.
+    integrated has an estimate too, finite and wrong. Of 200 intervals of 95% for a Cauchy law, 189 held its log Z.
+    On zeros and ones and on categories the base is a law for every site, from such a run.
 
     >>> import jax, unnorm as un
     >>> un.log_partition(un.energies.standard_gaussian(2), key=jax.random.key(0)).value

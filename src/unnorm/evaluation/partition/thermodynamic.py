@@ -82,7 +82,8 @@ def thermodynamic(
     Each chain gives one value of the whole integral, so that their spread holds all autocorrelation (`monte_carlo` in
     the diagnostics). `discretisation` is a fifteenth of the difference to every second level, as for any rule of fourth
     order; the stated error adds both in squares. Chains that lag behind their level are seen by comparing with the
-    annealed weights of the same run, which cannot lag. `sampler` is that of `ais`. Gelman and Meng 1998; Friel, Hurn and Wyse 2014.
+    annealed weights of the same run, which cannot lag. `sampler` is that of `ais`. Gelman and Meng 1998; Friel, Hurn
+    and Wyse 2014.
 
     >>> import jax, unnorm as un
     >>> target = un.energies.FunctionEnergy(lambda x: 2 * (x**2).sum(), un.spaces.Real((2,)))
