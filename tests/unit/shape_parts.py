@@ -19,7 +19,7 @@ from beartype.door import is_bearable
 
 from unnorm import catalogue, energies, networks, noises, scores
 from unnorm.energies.committee import judged
-from unnorm.spaces import Real
+from unnorm.spaces import Categorical, Real
 
 Piece = tuple[str, Callable[[], Any]]
 
@@ -118,6 +118,20 @@ def nets() -> Iterator[Piece]:
         traced(lambda x: networks.convolve(x, jnp.ones((2, 2, 2, 1)), padding="VALID"), IMAGE)
 
     yield "networks/Conv", convolutions
+
+    def pictures() -> None:
+        traced(held(networks.GroupNorm(2)), IMAGE)
+        traced(held(networks.Attention(2, key=KEY)), IMAGE)
+        traced(held(networks.ResBlock(2, 3, 4, key=KEY)), IMAGE, jnp.zeros(4))
+        traced(networks.halve, networks.double(IMAGE, smooth=True))
+        told = Categorical((), 3)
+        waves = networks.random_frequencies(4, key=KEY)
+        traced(held(networks.Embedding(networks.octaves(4), 8, told, key=KEY)), jnp.zeros(()), jnp.asarray(1))
+        net = networks.UNet(IMAGE.shape, channels=2, multipliers=(1, 2), attention=(1,), condition=told,
+                            frequencies=waves, smooth=True, key=KEY)  # fmt: skip
+        traced(held(net), IMAGE, jnp.zeros(()), jnp.asarray(1))
+
+    yield "networks/pictures", pictures
 
     def autoencoders() -> None:
         for make in (networks.gaussian_autoencoder, networks.implicit_autoencoder, networks.wasserstein_autoencoder):

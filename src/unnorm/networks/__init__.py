@@ -13,6 +13,12 @@ from unnorm.networks.autoencoder import gaussian_autoencoder as gaussian_autoenc
 from unnorm.networks.autoencoder import implicit_autoencoder as implicit_autoencoder
 from unnorm.networks.autoencoder import implicit_encoder as implicit_encoder
 from unnorm.networks.autoencoder import wasserstein_autoencoder as wasserstein_autoencoder
+from unnorm.networks.blocks import Attention as Attention
+from unnorm.networks.blocks import Embedding as Embedding
+from unnorm.networks.blocks import GroupNorm as GroupNorm
+from unnorm.networks.blocks import ResBlock as ResBlock
+from unnorm.networks.blocks import octaves as octaves
+from unnorm.networks.blocks import random_frequencies as random_frequencies
 from unnorm.networks.convolution import Conv as Conv
 from unnorm.networks.convolution import convolve as convolve
 from unnorm.networks.levelled import LevelledNetwork as LevelledNetwork
@@ -22,5 +28,8 @@ from unnorm.networks.levelled import silent_mlp as silent_mlp
 from unnorm.networks.levelled import silent_resnet as silent_resnet
 from unnorm.networks.levelled import widened as widened
 from unnorm.networks.mlp import MLP as MLP
+from unnorm.networks.resample import double as double
+from unnorm.networks.resample import halve as halve
 from unnorm.networks.resnet import ResNet as ResNet
+from unnorm.networks.unet import UNet as UNet
 from unnorm.networks.wells import Wells as Wells
