@@ -1,5 +1,10 @@
 """How good is it, and how sure are we."""
 
+from unnorm.evaluation.likelihoods.bounds import likelihood_bound as likelihood_bound
+from unnorm.evaluation.likelihoods.bounds import pointwise_bound as pointwise_bound
+from unnorm.evaluation.likelihoods.flow import bits_per_dimension as bits_per_dimension
+from unnorm.evaluation.likelihoods.flow import flow_log_likelihood as flow_log_likelihood
+from unnorm.evaluation.likelihoods.flow import flow_log_prob as flow_log_prob
 from unnorm.evaluation.likelihoods.latent import evidence as evidence
 from unnorm.evaluation.likelihoods.latent import evidences as evidences
 from unnorm.evaluation.likelihoods.latent import mean_evidence as mean_evidence

@@ -119,7 +119,7 @@ def _some(space: AbstractSpace) -> Any:
 Size = Literal["same", "half", "double"]
 
 
-def _resized(x: Image, size: Size, smooth: bool) -> Image:
+def _resized(x: Image, size: Size, smooth: bool) -> Float[Array, "p q c"]:
     return halve(x, smooth=smooth) if size == "half" else double(x, smooth=smooth) if size == "double" else x
 
 
@@ -148,7 +148,7 @@ class ResBlock(eqx.Module):
         self.past = Conv(inputs, outputs, size=1, key=four) if inputs != outputs else None
         self.size, self.smooth, self.activation = size, smooth, jax.nn.silu
 
-    def __call__(self, x: Image, told: Float[Array, " told"] | None = None) -> Image:
+    def __call__(self, x: Image, told: Float[Array, " told"] | None = None) -> Float[Array, "p q o"]:
         h = _resized(self.activation(self.norms[0](x)), self.size, self.smooth)
         h = self.convs[0](h)
         if self.told is not None and told is not None:

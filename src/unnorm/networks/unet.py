@@ -23,7 +23,7 @@ class _Stage(eqx.Module):
     blocks: tuple[ResBlock, ...]
     attention: tuple[Attention | None, ...]
 
-    def one(self, i: int, x: Image, told: Array) -> Image:
+    def one(self, i: int, x: Image, told: Array) -> Float[Array, "h w o"]:
         looks = self.attention[i]
         x = self.blocks[i](x, told)
         return x if looks is None else looks(x)
@@ -104,7 +104,7 @@ class UNet(eqx.Module):
         rows, columns, deep = (int(n) for n in shape)
         self.shape, self.condition = (rows, columns, deep), condition
 
-    def __call__(self, x: Image, level: Scalar, condition: Any = None) -> Image:
+    def __call__(self, x: Image, level: Scalar, condition: Any = None) -> Float[Array, "h w o"]:
         require(x.shape == self.shape, f"this U-Net is made for pictures of {self.shape}, not {x.shape}")
         told = self.embedding(jnp.asarray(level, x.dtype), condition)
         multiple = 2 ** len(self.shrink)

@@ -32,3 +32,9 @@ from unnorm.noises.references import UnitGaussian as UnitGaussian
 from unnorm.noises.rows import Rows as Rows
 from unnorm.noises.scales import Scales as Scales
 from unnorm.noises.scales import scales_of as scales_of
+from unnorm.noises.times import AbstractTimes as AbstractTimes
+from unnorm.noises.times import DiscreteTimes as DiscreteTimes
+from unnorm.noises.times import LikelihoodTimes as LikelihoodTimes
+from unnorm.noises.times import LogNormalTimes as LogNormalTimes
+from unnorm.noises.times import UniformTimes as UniformTimes
+from unnorm.noises.times import likelihood_mass as likelihood_mass

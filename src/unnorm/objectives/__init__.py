@@ -48,3 +48,8 @@ from unnorm.objectives.slices import RademacherSlices as RademacherSlices
 from unnorm.objectives.slices import SphereSlices as SphereSlices
 from unnorm.objectives.tilting import TiltNCE as TiltNCE
 from unnorm.objectives.weighted import WeightedSum as WeightedSum
+from unnorm.objectives.weightings import AbstractWeighting as AbstractWeighting
+from unnorm.objectives.weightings import AnswerWeighting as AnswerWeighting
+from unnorm.objectives.weightings import Even as Even
+from unnorm.objectives.weightings import FlowWeighting as FlowWeighting
+from unnorm.objectives.weightings import LikelihoodWeighting as LikelihoodWeighting

@@ -11,8 +11,10 @@ from jaxtyping import Array, PRNGKeyArray
 
 from unnorm.energies import AbstractEnergy
 from unnorm.noises import AbstractGaussianNoise
+from unnorm.noises.times import AbstractTimes, UniformTimes
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
 from unnorm.objectives.checks import noise_for, parted, require_gaussian
+from unnorm.objectives.weightings import AbstractWeighting, Even
 from unnorm.scores import AbstractScore, as_score
 
 #: A score of points alone, at any level: what a condition is settled in.
@@ -20,13 +22,18 @@ Slope = Callable[[Scalar, Array], Array]
 
 
 class AbstractDenoising(AbstractObjective):
-    """The mean over a batch of a loss at one point x, one level t uniform on [0, 1] and one z ~ N(0, I).
+    """The mean over a batch of w(t) times a loss at one point x, one level t and one z ~ N(0, I).
+
+    `times` says how levels are drawn (uniformly on [0, 1], unless told otherwise), which changes the variance of the
+    loss; `weighting` says what each counts.
 
     A noise that begins at sigma = 0 is met from `noises.base.LEAST_LEVEL` on. Without a noise it is the score's own
     (that of a `scores.AbstractLevelledScore`, with which no other one goes).
     """
 
     noise: eqx.AbstractVar[AbstractGaussianNoise | None]
+    weighting: eqx.AbstractVar[AbstractWeighting]
+    times: eqx.AbstractVar[AbstractTimes]
 
     def __check_init__(self):
         if self.noise is not None:
@@ -50,22 +57,24 @@ class AbstractDenoising(AbstractObjective):
         noise, rows = noise_for(self.noise, score, who), parted(batch, score, who)
         levels, draw = jax.random.split(key)
         least = noise.least_level().astype(rows.x.dtype)
-        ts = least + (1 - least) * jax.random.uniform(levels, (len(rows.x),), rows.x.dtype)
+        ts, worth = self.times.draw(noise, least, len(rows.x), key=levels)
         zs = jax.random.normal(draw, rows.x.shape, rows.x.dtype)
 
-        def one(t, x, z, condition):
-            return self.at(noise, lambda t, y: score(t, y, condition), t, x, z)
+        def one(t, worth, x, z, condition):
+            loss = self.at(noise, lambda t, y: score(t, y, condition), t, x, z)
+            return worth * self.weighting(noise, score, t) * loss
 
-        return jnp.mean(jax.vmap(one)(ts, rows.x, zs, rows.condition)), (None, {})
+        return jnp.mean(jax.vmap(one)(ts, worth, rows.x, zs, rows.condition)), (None, {})
 
 
 class DSM(AbstractDenoising):
-    """L = E_t E_x E_z | sigma(t) s(t, alpha(t) x + sigma(t) z) + z |^2 / d,  t uniform on [0, 1].
+    """L = E_t w(t) E_x E_z | sigma(t) s(t, alpha(t) x + sigma(t) z) + z |^2 / d,  t uniform on [0, 1].
 
-    At its minimum s is the score of the *noisy* density (Vincent 2011), here weighted by sigma^2 so that every level
-    counts alike (Song and Ermon 2019). An energy is trained through s = -grad E. With one noise level t plays no part.
-    `DSM()` takes the noise of the score. Rows of a conditional score are `spaces.Conditioned(x, condition)`, and what
-    is learnt is then the score of p_t(x | condition).
+    At its minimum s is the score of the *noisy* density (Vincent 2011). With w = 1 every level counts alike (Song and
+    Ermon 2019); by `LikelihoodWeighting` the loss bounds the likelihood, by `FlowWeighting` it is flow matching.
+    `times` draws levels otherwise than uniformly. An energy is trained through s = -grad E. With one noise level t
+    plays no part. `DSM()` takes the noise of the score. Rows of a conditional score are
+    `spaces.Conditioned(x, condition)`, and what is learnt is then the score of p_t(x | condition).
 
     >>> import unnorm as un
     >>> float(DSM(un.noises.Gaussian(0.5)).noise.scale)
@@ -74,6 +83,8 @@ class DSM(AbstractDenoising):
 
     comparable: ClassVar[bool] = True
     noise: AbstractGaussianNoise | None = None
+    weighting: AbstractWeighting = Even()
+    times: AbstractTimes = UniformTimes()
 
     def at(self, noise: AbstractGaussianNoise, slope: Slope, t: Scalar, x: Array, z: Array) -> Scalar:
         sigma = noise.sigma(t)

@@ -6,8 +6,10 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from unnorm.noises import AbstractGaussianNoise
+from unnorm.noises.times import AbstractTimes, UniformTimes
 from unnorm.objectives.base import Scalar
 from unnorm.objectives.denoising import AbstractDenoising, Slope
+from unnorm.objectives.weightings import AbstractWeighting, Even
 
 
 class DSMVR(AbstractDenoising):
@@ -34,6 +36,8 @@ class DSMVR(AbstractDenoising):
 
     comparable: ClassVar[bool] = True
     noise: AbstractGaussianNoise | None = None
+    weighting: AbstractWeighting = Even()
+    times: AbstractTimes = UniformTimes()
 
     def at(self, noise: AbstractGaussianNoise, slope: Slope, t: Scalar, x: Array, z: Array) -> Scalar:
         clean, sigma = noise.alpha(t) * x, noise.sigma(t)
