@@ -48,7 +48,7 @@ def test_mass_and_median_of_likelihood_times(noise, least, mass, median):
             return
         ts, _ = noises.LikelihoodTimes().draw(noise, jnp.asarray(least), 20_000, key=KEY)
         below = np.asarray(ts < median)
-        assert holds(below, 0.5) and breaks(np.asarray(ts < 1.1 * median), 0.5)
+        assert holds(below, 0.5) and breaks(np.asarray(ts < 1.5 * median), 0.5)
 
 
 @pytest.mark.parametrize("name", PROCESSES)
@@ -102,15 +102,14 @@ def test_likelihood_weighted_loss_of_the_exact_score(noise, least, truth):
 def test_likelihood_times_cut_the_variance_of_the_loss():
     """At least threefold for VP from 1e-5: printed standard deviations of one row, 208 against 5.62."""
     score = gaussian_score(VP, 0.0)
-    rows = 0.5 * jax.random.normal(KEY, (200_000, 1))
+    rows = 0.5 * jax.random.normal(KEY, (20_000, 64))
     spread = {}
     for times in (noises.UniformTimes(), noises.LikelihoodTimes()):
         loss = objectives.DSM(weighting=objectives.LikelihoodWeighting(), times=times)
         each = jax.jit(jax.vmap(lambda x, k, loss=loss: loss(score, None, x[None], key=k)[0]))
         spread[type(times).__name__] = float(np.std(each(rows, jax.random.split(KEY, len(rows)))))
     assert spread["UniformTimes"] > 3 * spread["LikelihoodTimes"]
-    # In one coordinate; the figure above is a coordinate's share of sixty-four.
-    assert 4 < spread["LikelihoodTimes"] < 7.5
+    assert abs(spread["LikelihoodTimes"] - 5.62) < 0.15
 
 
 def test_flow_weighting_is_flow_matching():
@@ -207,10 +206,12 @@ def test_bound_holds_and_is_sharp_for_exact_scores_alone(name):
     rows = 0.5 * jax.random.normal(KEY, (300, 2))
     truth = -np.asarray(jnp.sum(jax.scipy.stats.norm.logpdf(rows, 0.0, 0.5), axis=1))
     exact = ev.pointwise_bound(gaussian_score(noise, 0.0), rows, levels=200, key=KEY) - truth
-    wrong = ev.pointwise_bound(gaussian_score(noise, 0.0, wrong=1.5), rows, levels=200, key=KEY) - truth
+    wrong = ev.pointwise_bound(gaussian_score(noise, 0.0, wrong=3.0), rows, levels=200, key=KEY) - truth
     # N(0, sigma(1)^2 I) is not quite the law of the noised data: by KL(p_1, pi) at most.
     left = float(noise.alpha(1.0) ** 2 / noise.variance(1.0))
-    assert holds(exact, 0.0, bias=left) and breaks(wrong, 0.0, bias=left) and wrong.mean() > 0
+    assert holds(exact, 0.0, bias=left)
+    # By KL(N(0, 1/4), N(0, 3/4)) in two coordinates; with the same levels and noise, row by row.
+    assert holds(wrong - exact, 1 / 3 - 1 + np.log(3), bias=left) and breaks(wrong - exact, 0.0)
 
 
 def test_mean_bound_is_stated_with_its_error():

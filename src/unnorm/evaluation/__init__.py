@@ -24,9 +24,14 @@ from unnorm.evaluation.partition.reverse_ais import reverse_ais as reverse_ais
 from unnorm.evaluation.partition.smc import smc as smc
 from unnorm.evaluation.partition.smc import tempered_population as tempered_population
 from unnorm.evaluation.partition.thermodynamic import thermodynamic as thermodynamic
+from unnorm.evaluation.pictures import Nearest as Nearest
+from unnorm.evaluation.pictures import nearest as nearest
+from unnorm.evaluation.pictures import psnr as psnr
+from unnorm.evaluation.pictures import ssim as ssim
 from unnorm.evaluation.two_sample.classifier_test import classifier_test as classifier_test
 from unnorm.evaluation.two_sample.energy_distance import energy_distance as energy_distance
 from unnorm.evaluation.two_sample.energy_distance import energy_test as energy_test
+from unnorm.evaluation.two_sample.frechet import frechet as frechet
 from unnorm.evaluation.two_sample.marginals import Marginals as Marginals
 from unnorm.evaluation.two_sample.marginals import marginals as marginals
 from unnorm.evaluation.two_sample.mmd import median_bandwidth as median_bandwidth

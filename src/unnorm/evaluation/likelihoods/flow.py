@@ -167,7 +167,7 @@ def bits_per_dimension(log_likelihood: Estimate, size: int, levels: int, width: 
     7.0
     """
     require_count(levels, 2, "the values that a coordinate can take")
-    factor = -1 / (size * np.log(2))
+    factor = float(-1 / (size * np.log(2)))
     offset = float(np.log2(levels / width))
     return Estimate(
         log_likelihood.value * factor + offset, log_likelihood.stderr * abs(factor), log_likelihood.method,
