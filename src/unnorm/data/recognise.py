@@ -4,6 +4,7 @@ import difflib
 
 from unnorm.data.bits import BitsKind
 from unnorm.data.kinds import AbstractKind, Origin
+from unnorm.data.points import PointsKind
 from unnorm.data.tabular import TableKind
 from unnorm.errors import InputError
 
@@ -23,7 +24,7 @@ def kind_named(name: str) -> AbstractKind:
     Traceback (most recent call last):
     unnorm.errors.InputError: there is no kind of data called 'tables'; did you mean table? The kinds are bits, table
     """
-    for kind in KINDS:
+    for kind in (*KINDS, PointsKind()):
         if kind.name == name:
             return kind
     names = [kind.name for kind in KINDS]

@@ -1,7 +1,10 @@
 """Draws of a model and whether to trust them: what a report says and shows of chains, and of independent draws."""
 
+from typing import Any
+
 import numpy as np
 
+from unnorm.data.kinds import count_of
 from unnorm.data.tabular import TableSchema
 from unnorm.evaluation import Marginals, marginals
 from unnorm.report import curves
@@ -48,15 +51,19 @@ def _together(prepared: Prepared) -> np.ndarray | None:
     ]
 
 
-def tile(sampled: Trace | Resampled) -> tuple[str, str]:
+def tile(sampled: Any) -> tuple[str, str]:
     """The one figure that tells most of the draws."""
+    if not isinstance(sampled, Trace | Resampled):
+        return "Exact draws", f"{count_of(sampled):,}"
     if isinstance(sampled, Resampled):
         return "Effective share of proposals", f"{sampled.effective:.0%}"
     return "Worst R-hat of draws", f"{sampled.diagnostics.worst_rhat:.3f}"
 
 
-def words(sampled: Trace | Resampled) -> str:
+def words(sampled: Any) -> str:
     """Where the draws come from, in sentences."""
+    if not isinstance(sampled, Trace | Resampled):
+        return f"{plural(count_of(sampled), 'independent draw')}, made by the model itself."
     if isinstance(sampled, Resampled):
         return (
             f"{plural(len(sampled.draws), 'independent draw')}, chosen by weight among "
@@ -78,7 +85,9 @@ def words(sampled: Trace | Resampled) -> str:
 def table(draws: AbstractDraws, apart: Discrepancy | None, found: Marginals | None) -> Table:
     """The figures by which draws are judged."""
     sampled = draws.sampled
-    rows = _of_weights(sampled) if isinstance(sampled, Resampled) else _of_chains(sampled)
+    rows: list[tuple[str, str, str]] = []
+    if isinstance(sampled, Trace | Resampled):
+        rows = _of_weights(sampled) if isinstance(sampled, Resampled) else _of_chains(sampled)
     if apart is not None:
         rows.append(("MMD² to held-out rows", apart.mmd.number(), "0 where the laws agree"))
     if found is not None:

@@ -80,10 +80,11 @@ def _(finding: Discrepancy) -> list[tuple[str, str]]:
 @section_of.register
 def _(finding: AbstractDraws, subject: Subject) -> Section:
     found = draws.distances(subject.prepared, finding)
+    table = draws.table(finding, subject.assessment.find(Discrepancy), found)
     return Section(
         "Draws and whether to trust them",
         sentences=(draws.words(finding.sampled),),
-        tables=(draws.table(finding, subject.assessment.find(Discrepancy), found),),
+        tables=(table,) if table.rows else (),
         figures=tuple(draws.pictures(subject.prepared, finding, found)),
     )
 

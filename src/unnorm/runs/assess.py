@@ -33,6 +33,7 @@ from unnorm.runs.findings import (
     AbstractFinding,
     Assessment,
     Discrepancy,
+    Exact,
     Likelihood,
     LogZ,
     ModeWeights,
@@ -170,8 +171,13 @@ def find_weights(case: Case) -> ModeWeights | None:
 
 def find_draws(case: Case) -> AbstractDraws | None:
     """Draws, of whatever a sampler walks."""
-    if case.energy is None or not has_chains(case.energy.space):
+    if case.energy is None:
         return None
+    if not has_chains(case.energy.space):
+        if not isinstance(case.energy, AbstractNormalised):
+            return None
+        draws = case.energy.samples(DRAWS, key=jax.random.key(case.seed + 2))
+        return Exact(jax.tree.map(np.asarray, draws))
     return draws_finding(draws_of(case.energy, case.prepared, seed=case.seed + 2, progress=case.progress))
 
 

@@ -11,8 +11,10 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
+from unnorm.data.kinds import count_of, taken
 from unnorm.errors import require
 from unnorm.estimate import Estimate
+from unnorm.runs.trees import named_arrays, tree_of
 from unnorm.runs.walks import chains_of
 from unnorm.samplers import Resampled, Trace
 from unnorm.spaces import AbstractSpace
@@ -235,6 +237,35 @@ class Independent(AbstractDraws):
         return Independent(Resampled(arrays["draws"], told["proposals"], told["effective_share"], told["repeated"]))
 
 
+@dataclass(frozen=True, eq=False)
+class Exact(AbstractDraws):
+    """Independent draws of a model that can be drawn from itself; points of any structure."""
+
+    name: ClassVar[str] = "exact"
+    draws: Any
+
+    @property
+    def sampled(self) -> Any:
+        return self.draws
+
+    @property
+    def points(self) -> Any:
+        return self.draws
+
+    def thinned(self) -> Any:
+        return taken(self.draws, slice(THINNED))
+
+    def fields(self) -> dict[str, Any]:
+        return {"sampler": {"kind": "exact", "draws": count_of(self.draws)}}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return named_arrays("draws", self.draws)
+
+    @classmethod
+    def restored(cls, fields: Mapping[str, Any], arrays: Arrays, space: AbstractSpace) -> "Exact":
+        return Exact(tree_of("draws", space.struct(), arrays))
+
+
 def draws_finding(sampled: Trace | Resampled) -> AbstractDraws:
     """Draws as a finding.
 
@@ -245,7 +276,7 @@ def draws_finding(sampled: Trace | Resampled) -> AbstractDraws:
 
 
 #: Everything that can be found out; a saved assessment is read back by the names.
-FINDINGS: tuple[type[AbstractFinding], ...] = (LogZ, Likelihood, ModeWeights, Discrepancy, Chains, Independent)
+FINDINGS: tuple[type[AbstractFinding], ...] = (LogZ, Likelihood, ModeWeights, Discrepancy, Chains, Independent, Exact)
 
 F = TypeVar("F", bound=AbstractFinding)
 
