@@ -8,9 +8,9 @@ cannot walk. The command line prints its sentence on stderr and exits with code 
 class InputError(ValueError):
     """A request that cannot be met; the message says what was wrong, where, and what to do.
 
-    >>> raise InputError("batch 0 is not positive; pass at least 1")
+    >>> raise InputError("batch 0 is too small; pass at least 1")
     Traceback (most recent call last):
-    unnorm.errors.InputError: batch 0 is not positive; pass at least 1
+    unnorm.errors.InputError: batch 0 is too small; pass at least 1
     """
 
 

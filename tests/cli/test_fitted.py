@@ -106,14 +106,14 @@ ROWS = known_gaussian(3, 0)
             "the table lacks the column 'width' that the model was fitted to; its columns are 'length'",
         ),
         ({"length": [1.0, 2.0], "width": [1.0]}, "column 'width' of the table has shape (1,), but 'length' has (2,)"),
-        ({"length": [1.0], "width": ["wide"]}, "column 'width' of the table holds something that is no number"),
+        ({"length": [1.0], "width": ["wide"]}, "column 'width' of the table holds something that is not a number"),
         (ROWS[0], "2 columns (length, width), but this one has shape (2,)"),
         (ROWS[:, :1], "but this one has shape (3, 1)"),
         (ROWS[:0], "the table has no rows"),
         (np.where(ROWS[1, 1] == ROWS, np.nan, ROWS), "missing values: 1 in 'width' (the first in row 1, counted"),
         (np.where(ROWS[2, 0] == ROWS, np.inf, ROWS), "column 'length' of the table has an infinite value in row 2"),
-        ([[1.0], [1.0, 2.0]], "the table holds something that is no number"),
-        (None, "the table holds something that is no number"),
+        ([[1.0], [1.0, 2.0]], "the table holds something that is not a number"),
+        (None, "the table holds something that is not a number"),
     ],
 )
 def test_a_table_that_does_not_fit_gets_a_sentence(fitted, rows, words):
@@ -141,7 +141,7 @@ def test_a_run_that_was_trained_on_is_another_model(run, tmp_path):
     best = next(name for name in arrays if name.startswith("state.best") and name.endswith("mean"))
     save_arrays(checkpoint, {**arrays, best: arrays[best] + np.float32(0.1)}, notes)
     for question in ("log_prob", "scores", "outliers"):
-        with pytest.raises(un.InputError, match="trained on since it was loaded; load it again"):
+        with pytest.raises(un.InputError, match="trained further since it was loaded; load it again"):
             getattr(old, question)(rows)
     assert "load it again" in str(old) and "load it again" not in str(un.load(copy))
     assert not np.array_equal(un.load(copy).log_prob(rows), before)
@@ -149,7 +149,7 @@ def test_a_run_that_was_trained_on_is_another_model(run, tmp_path):
 
 def test_it_says_what_it_is(fitted, run):
     text = str(fitted)
-    assert "Gaussian on Real((2,)): mean (2 learnt), factor (4 learnt)" in text
+    assert "GaussianDensity on Real((2,)): mean (2 learnt), factor (4 learnt)" in text
     assert "480 to learn from, 60 to choose by, 60 new" in text and "2: length, width" in text
     saved = Run.open(run).saved_assessment(0)
     assert saved is not None and f"{saved.log_likelihood.number()} nats per new row" in text

@@ -72,7 +72,7 @@ def occupation(draws: np.ndarray) -> np.ndarray:
     return np.stack([np.bincount(row, minlength=16) for row in numbers]) / draws.shape[1]
 
 
-@pytest.mark.parametrize("sites", [1, 3])
+@pytest.mark.parametrize("sites", [1, 3, None])
 def test_gibbs_has_the_enumerated_law(sites):
     trace = un.sample(ISING, Gibbs(sites), chains=400, steps=200, warmup=60, key=jax.random.key(12))
     assert set(np.unique(trace.draws)) == {0.0, 1.0}
@@ -92,8 +92,10 @@ def test_gibbs_is_in_detailed_balance():
         np.add.at(table, (np.arange(40_000) // 200, np.asarray(numbers), after.astype(int)), 1)
         return (table - table.swapaxes(1, 2)).reshape(200, -1)
 
-    assert holds(flows(Gibbs()), 0.0)
+    assert holds(flows(Gibbs(1)), 0.0)
     assert breaks(flows(ReversedGibbs()), 0.0)
+    # A sweep has an order, and so a direction.
+    assert breaks(flows(Gibbs()), 0.0)
 
 
 # ------------------------------------------------------------------------------------------ the algebra of energies

@@ -27,8 +27,8 @@ from unnorm.evaluation import (
     thermodynamic,
 )
 from unnorm.evaluation.partition.rounding import with_rounding
-from unnorm.evaluation.two_sample import kernel_statistic
 from unnorm.evaluation.two_sample.energy_distance import Distances
+from unnorm.evaluation.two_sample.mmd import kernel_statistic
 from unnorm.spaces import Real
 
 KEY = jax.random.key(0)
@@ -74,7 +74,7 @@ def test_statistics_that_are_not_finite_have_no_p_value(monkeypatch):
     monkeypatch.setattr(Distances, "in_unit", lambda *_: BROKEN)
     with pytest.raises(un.InputError, match="the statistic is not finite for 100 of 100 relabellings"):
         energy_test(X, Y, permutations=99, key=KEY)
-    with pytest.raises(un.InputError, match="is nan; bring them to other units"):
+    with pytest.raises(un.InputError, match="is nan; rescale them"):
         energy_distance(X, Y)
 
 

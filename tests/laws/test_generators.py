@@ -5,6 +5,7 @@ Every transition here is linear in x, so the variance after it is known exactly.
 """
 
 import math
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +14,10 @@ import pytest
 from harness import breaks, holds
 
 import unnorm as un
-from unnorm.generators import AbstractTransition, LangevinCorrector, Then
+from unnorm.generators import LangevinCorrector, Stay, Then, generate
+from unnorm.generators.base import AbstractOneStep, AbstractTransition, Walker
 from unnorm.noises import VarianceExploding
-from unnorm.scores import FunctionScore
+from unnorm.scores import LevelledFunction
 
 SPREAD = 0.8
 NOISE = VarianceExploding(low=0.1, high=5.0)
@@ -27,47 +29,64 @@ def marginal(t: float) -> float:
     return SPREAD**2 + (0.1 * 50.0**t) ** 2
 
 
-SCORE = FunctionScore(lambda t, x: -x / (SPREAD**2 + NOISE.sigma(t) ** 2))
+SCORE = LevelledFunction(lambda t, x: -x / (SPREAD**2 + NOISE.sigma(t) ** 2), NOISE)
 
 
-class Ancestral(AbstractTransition):
+def once(transition: AbstractTransition, x, key):
+    """Where one transition from level T to S leads."""
+    return transition.position(transition.step(SCORE, T, S, transition.init(SCORE, T, x), key=key)[0])
+
+
+class Exact(AbstractOneStep):
     """The exact predictor: x_s given x_t is N(x_t V(s) / V(t), V(s) (1 - V(s) / V(t)))."""
 
-    def __call__(self, score, noise, t, s, x, *, key):
-        after, before = SPREAD**2 + noise.sigma(s) ** 2, SPREAD**2 + noise.sigma(t) ** 2
+    def move(self, score, t, s, x, *, key):
+        after, before = SPREAD**2 + score.noise.sigma(s) ** 2, SPREAD**2 + score.noise.sigma(t) ** 2
         kept = after / before
-        return kept * x + jnp.sqrt(after * (1 - kept)) * jax.random.normal(key, x.shape)
+        return kept * x + jnp.sqrt(after * (1 - kept)) * jax.random.normal(key, x.shape), {}
 
 
-class Double(AbstractTransition):
+class Double(AbstractOneStep):
     """x <- 2 x."""
 
-    def __call__(self, score, noise, t, s, x, *, key):
-        return 2 * x
+    def move(self, score, t, s, x, *, key):
+        return 2 * x, {}
 
 
-class Levels(AbstractTransition):
+class Levels(AbstractOneStep):
     """x <- x + 10 t + s: shows which levels it was called with."""
 
-    def __call__(self, score, noise, t, s, x, *, key):
-        return x + 10 * t + s
+    def move(self, score, t, s, x, *, key):
+        return x + 10 * t + s, {}
 
 
-class Noise(AbstractTransition):
+class Noise(AbstractOneStep):
     """x <- x + z."""
 
-    def __call__(self, score, noise, t, s, x, *, key):
-        return x + jax.random.normal(key, x.shape)
+    def move(self, score, t, s, x, *, key):
+        return x + jax.random.normal(key, x.shape), {"draws": jnp.ones(())}
 
 
-class OneKey(AbstractTransition):
+class Momentum(AbstractTransition):
+    """x <- x + (x - x before): remembers one step."""
+
+    together: ClassVar[bool] = False
+
+    def init(self, score, t, x):
+        return Walker(x, x)
+
+    def step(self, score, t, s, state, *, key):
+        return Walker(2 * state.x - state.memory, state.x), {"steps": jnp.ones(())}
+
+
+class OneKey(AbstractOneStep):
     """`Then` with its mistake: one key for both transitions."""
 
     first: AbstractTransition
     second: AbstractTransition
 
-    def __call__(self, score, noise, t, s, x, *, key):
-        return self.second(score, noise, t, s, self.first(score, noise, t, s, x, key=key), key=key)
+    def move(self, score, t, s, x, *, key):
+        return once(self.second, once(self.first, x, key), key), {}
 
 
 def squares(transition: AbstractTransition, variance: float, points: int = 40_000) -> np.ndarray:
@@ -75,7 +94,7 @@ def squares(transition: AbstractTransition, variance: float, points: int = 40_00
     start, key = jax.random.split(jax.random.key(0))
     xs = math.sqrt(variance) * jax.random.normal(start, (points, 1))
     keys = jax.random.split(key, points)
-    after = jax.jit(jax.vmap(lambda x, k: transition(SCORE, NOISE, T, S, x, key=k)))(xs, keys)
+    after = jax.jit(jax.vmap(lambda x, k: once(transition, x, k)))(xs, keys)
     return np.asarray(after, np.float64)[:, 0] ** 2
 
 
@@ -120,15 +139,32 @@ def test_the_corrector_refuses_a_step_of_nothing():
 
 def test_then_is_one_transition_after_the_other():
     x, key = jnp.asarray([1.0, -2.0]), jax.random.key(1)
-    predictor, corrector = Ancestral(), LangevinCorrector(ratio=0.2, steps=3)
+    predictor, corrector = Exact(), LangevinCorrector(ratio=0.2, steps=3)
     one, two = jax.random.split(key)
-    between = predictor(SCORE, NOISE, T, S, x, key=one)
-    by_hand = corrector(SCORE, NOISE, T, S, between, key=two)
-    assert np.allclose(Then(predictor, corrector)(SCORE, NOISE, T, S, x, key=key), by_hand, rtol=1e-6)
-    assert not np.allclose(Then(corrector, predictor)(SCORE, NOISE, T, S, x, key=key), by_hand, rtol=1e-2)
+    by_hand = once(corrector, once(predictor, x, one), two)
+    assert np.allclose(once(Then(predictor, corrector), x, key), by_hand, rtol=1e-6)
+    assert not np.allclose(once(Then(corrector, predictor), x, key), by_hand, rtol=1e-2)
     # Both know both levels, and the first comes first.
-    assert np.allclose(Then(Double(), Levels())(SCORE, NOISE, T, S, x, key=key), 2 * x + 10 * T + S)
-    assert np.allclose(Then(Levels(), Double())(SCORE, NOISE, T, S, x, key=key), 2 * (x + 10 * T + S))
+    assert np.allclose(once(Then(Double(), Levels()), x, key), 2 * x + 10 * T + S)
+    assert np.allclose(once(Then(Levels(), Double()), x, key), 2 * (x + 10 * T + S))
+
+
+def test_each_of_two_remembers_its_own_steps_and_counts_are_summed():
+    """x_{n+1} = 2 (2 x_n - x_{n-1}): the predictor's memory is of where it stood, wherever the corrector went since."""
+    both = Then(Momentum(), Then(Double(), Noise()))
+    quiet, x, before = Then(Momentum(), Double()), 1.0, 1.0
+    state, loud = quiet.init(SCORE, T, jnp.ones(1)), both.init(SCORE, T, jnp.ones(1))
+    for n in range(3):
+        state, info = quiet.step(SCORE, T, S, state, key=jax.random.key(n))
+        x, before = 2 * (2 * x - before), x
+        assert float(quiet.position(state)[0]) == x and float(state.memory[0][0]) == before
+        loud, counts = both.step(SCORE, T, S, loud, key=jax.random.key(n))
+        assert {name: float(count) for name, count in info.items()} == {"steps": 1.0}
+        assert {name: float(count) for name, count in counts.items()} == {"steps": 1.0, "draws": 1.0}
+    # Control: a memory that is not kept makes every step one that begins anew.
+    assert x != 2.0**3
+    walk = generate(SCORE, both, levels=[1.0, 0.5, 0.0], n=4, shape=(1,), finish=Stay(), key=jax.random.key(0))
+    assert walk.counts == {"steps": 2 * 4, "draws": 2 * 4}
 
 
 def test_the_two_transitions_draw_independently():
@@ -144,7 +180,7 @@ def test_predict_then_correct_is_not_correct_then_predict():
     kept = here / there
     right = here + a**2 / here
     wrong = kept**2 * ((1 - a / here) ** 2 * there + 2 * a) + here * (1 - kept)
-    predictor, corrector = Ancestral(), LangevinCorrector(ratio=0.5)
+    predictor, corrector = Exact(), LangevinCorrector(ratio=0.5)
     assert holds(squares(predictor, there), here)
     assert holds(squares(Then(predictor, corrector), there), right)
     assert holds(squares(Then(corrector, predictor), there), wrong)

@@ -11,9 +11,9 @@ from harness import breaks, holds
 from scipy.special import logsumexp
 
 from unnorm.noises import (
-    KDE,
     GlobalJumps,
     Jumps,
+    KDEJump,
     LeaveOneOut,
     Remembered,
 )
@@ -26,7 +26,7 @@ def test_kde_density_does_not_depend_on_its_blocks(block):
     data = centres(50, 3)
     # Near, between and far from the centres, where a plain sum of exponentials would be 0.
     ys = jnp.concatenate([data[:10] + 0.1, points(20, 3), points(5, 3) + 40.0])
-    found = jax.jit(jax.vmap(KDE(data, 0.25, block=block).log_density))(ys)
+    found = jax.jit(jax.vmap(KDEJump(data, 0.25, block=block).log_density))(ys)
     np.testing.assert_allclose(found, kde_by_hand(ys, data, 0.25), rtol=2e-5, atol=2e-4)
     # Negative control: padding counted as centres would add points at the mean.
     padded = jnp.concatenate([data, jnp.broadcast_to(data.mean(0), (6, 3))])
@@ -36,7 +36,7 @@ def test_kde_density_does_not_depend_on_its_blocks(block):
 def test_kde_of_data_far_from_zero():
     """Distances are expanded around the centres' mean; around zero, single precision would lose them."""
     data = centres(50, 2) + 1000.0
-    found = jax.jit(jax.vmap(KDE(data, 0.25).log_density))(data[:10] + 0.1)
+    found = jax.jit(jax.vmap(KDEJump(data, 0.25).log_density))(data[:10] + 0.1)
     truth = kde_by_hand(data[:10] + 0.1, data, 0.25)
     np.testing.assert_allclose(found, truth, atol=1e-2)
     y, c = np.asarray(data[:10] + 0.1, np.float32), np.asarray(data, np.float32)
@@ -59,7 +59,7 @@ def left_out_by_hand(data, bandwidth: float) -> np.ndarray:
 def test_leaving_one_out_is_the_estimate_of_the_other_rows(block):
     """Duplicates too: of a row that occurs three times none stays, for a copy tells no more than the row."""
     data = jnp.concatenate([centres(40, 3), centres(40, 3)[:5], centres(40, 3)[:5]]) + 20.0
-    kde = KDE(data, 0.25, block=block)
+    kde = KDEJump(data, 0.25, block=block)
     found = jax.jit(jax.vmap(kde.leave_one_out))(data)
     np.testing.assert_allclose(found, left_out_by_hand(data, 0.25), atol=2e-3)
     # Negative controls: one copy left out, and none.
@@ -75,7 +75,7 @@ def test_leaving_one_out_is_the_estimate_of_the_other_rows(block):
 def test_leaving_one_out_survives_where_subtracting_would_not():
     """In 20 dimensions a row's own kernel is all there is to single precision: what is left must not be rounding."""
     data = points(100, 20)
-    kde = KDE(data, 0.3)
+    kde = KDEJump(data, 0.3)
     found = jax.jit(jax.vmap(kde.leave_one_out))(data)
     truth = left_out_by_hand(data, 0.3)
     np.testing.assert_allclose(found, truth, rtol=1e-4)
@@ -93,8 +93,8 @@ def test_left_out_rows_look_like_fresh_ones():
     @jax.jit
     @jax.vmap
     def overrated(data):
-        kde = KDE(data, 0.7)
-        fresh = jax.vmap(KDE(data[:-1], 0.7).log_density)(data[-1:])
+        kde = KDEJump(data, 0.7)
+        fresh = jax.vmap(KDEJump(data[:-1], 0.7).log_density)(data[-1:])
         return jnp.stack([jax.vmap(f)(data).mean() - fresh.mean() for f in (kde.leave_one_out, kde.log_density)])
 
     found = np.asarray(overrated(rows))

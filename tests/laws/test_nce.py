@@ -23,10 +23,10 @@ from unnorm.energies import (
 )
 from unnorm.errors import InputError
 from unnorm.noises import (
-    KDE,
     AbstractReference,
+    FittedKDE,
     FittedMixture,
-    KernelDensity,
+    KDEJump,
     Known,
     LeftOutKernels,
     MomentGaussian,
@@ -114,7 +114,7 @@ COVARIANCE = np.array([[1.2, 0.4], [0.4, 0.6]])
     [
         pytest.param(MomentGaussian(widen=1.5), id="moments"),
         pytest.param(UnitGaussian(), id="unit", marks=pytest.mark.thorough),
-        pytest.param(KernelDensity(1.0), id="kernels", marks=pytest.mark.thorough),
+        pytest.param(FittedKDE(1.0), id="kernels", marks=pytest.mark.thorough),
         pytest.param(FittedMixture(2), id="mixture", marks=pytest.mark.thorough),
     ],
 )
@@ -140,13 +140,13 @@ def test_a_kernel_estimate_of_the_same_rows_needs_one_left_out(batches):
 
     def contrasted(kind):
         def objective(model, state, batch, *, key):
-            reference = kind(KDE(batch, 0.3))
+            reference = kind(KDEJump(batch, 0.3))
             return NCE(reference)(model, reference, batch, key=key)
 
         return gradients(objective, Shifted(truth()), batches)
 
     class Plain(AbstractReference):
-        kde: KDE
+        kde: KDEJump
 
         def sample(self, *, key):
             return self.kde.sample(0.0, self.kde.density.middle, key=key)
@@ -186,7 +186,7 @@ def test_bad_options_are_refused_in_one_sentence():
     for make in (
         lambda: NCE(UnitGaussian(), ratio=0.0),
         lambda: MomentGaussian(widen=-1.0),
-        lambda: KernelDensity(0.0),
+        lambda: FittedKDE(0.0),
         lambda: FittedMixture(0),
         lambda: SpanGaussian().fit(jnp.zeros((1, 2)), key=jax.random.key(0)),
     ):

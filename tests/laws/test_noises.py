@@ -14,16 +14,16 @@ from scipy.stats import kstest
 from unnorm.energies import gaussian_mixture
 from unnorm.errors import InputError
 from unnorm.noises import (
-    KDE,
     AbstractNoise,
-    Blend,
     BlendedJumps,
+    BlendedKernel,
     Choice,
     DataJump,
     Gaussian,
     GlobalJumps,
     Independent,
     Jumps,
+    KDEJump,
     OrnsteinUhlenbeck,
     VarianceExploding,
     VariancePreserving,
@@ -36,7 +36,7 @@ LEVELS = np.array([0.0, 0.05, 0.3, 0.7, 1.0])
 
 
 def local_and_global(d: int, kind: type, shares=(0.6, 0.4)):
-    return kind((Gaussian(0.3), KDE(centres(50, d), 0.25, block=16)), shares)
+    return kind((Gaussian(0.3), KDEJump(centres(50, d), 0.25, block=16)), shares)
 
 
 # Each noise, the level at which it is looked at, and a wrong reading of its density.
@@ -47,13 +47,17 @@ DENSITIES = {
     "preserving": (VariancePreserving(), 0.3, lambda y, x: Gaussian(0.776).log_prob(0.0, y, x)),
     "ornstein": (OrnsteinUhlenbeck(2.0), 0.2, lambda y, x: OrnsteinUhlenbeck(4.0).log_prob(0.2, y, x)),
     # A variance twice too large.
-    "kde": (KDE(centres(50, 1), 0.25, block=16), 0.0, lambda y, x: KDE(centres(50, 1), 0.354).log_density(y)),
+    "kde": (KDEJump(centres(50, 1), 0.25, block=16), 0.0, lambda y, x: KDEJump(centres(50, 1), 0.354).log_density(y)),
     "independent": (
         Independent(gaussian_mixture([0.3, 0.7], [[-1.0], [1.0]], 0.5)),
         0.0,
         lambda y, x: gaussian_mixture([0.35, 0.65], [[-1.0], [1.0]], 0.5).log_prob(y),
     ),
-    "blend": (local_and_global(1, Blend), 0.0, lambda y, x: local_and_global(1, Blend, (0.4, 0.6)).log_prob(0.0, y, x)),
+    "blend": (
+        local_and_global(1, BlendedKernel),
+        0.0,
+        lambda y, x: local_and_global(1, BlendedKernel, (0.4, 0.6)).log_prob(0.0, y, x),
+    ),
     "choice": (local_and_global(1, Choice), 0.0, lambda y, x: Gaussian(0.3).log_prob(0.0, y, x)),
 }
 
@@ -86,9 +90,9 @@ IN_SPACE = {
     "exploding": (VarianceExploding(0.1, 3.0), 0.6),
     "preserving": (VariancePreserving(), 0.3),
     "ornstein": (OrnsteinUhlenbeck(2.0), 0.2),
-    "kde": (KDE(centres(50, 3), 0.6, block=16), 0.0),
-    "blend": (Blend((Gaussian(0.7), KDE(centres(50, 3), 0.6)), (0.6, 0.4)), 0.0),
-    "choice": (Choice((Gaussian(0.7), KDE(centres(50, 3), 0.6)), (0.6, 0.4)), 0.0),
+    "kde": (KDEJump(centres(50, 3), 0.6, block=16), 0.0),
+    "blend": (BlendedKernel((Gaussian(0.7), KDEJump(centres(50, 3), 0.6)), (0.6, 0.4)), 0.0),
+    "choice": (Choice((Gaussian(0.7), KDEJump(centres(50, 3), 0.6)), (0.6, 0.4)), 0.0),
 }
 
 
@@ -287,7 +291,7 @@ def test_choice_row_by_row_has_the_shares_on_average():
 
 
 def test_choice_has_the_ratio_of_the_chosen_noise_and_blend_that_of_the_mixture():
-    kde = KDE(centres(60, 2), 0.4)
+    kde = KDEJump(centres(60, 2), 0.4)
     parts, shares = (Gaussian(0.3), kde), (0.6, 0.4)
     xs = points(100, 2)
     ys, ratios = proposals(Choice(parts, shares), 0.0, xs, key=jax.random.key(12))
@@ -300,7 +304,7 @@ def test_choice_has_the_ratio_of_the_chosen_noise_and_blend_that_of_the_mixture(
         local = -0.5 * np.sum((y - x) ** 2, 1) / 0.09 - np.log(2 * np.pi * 0.09)
         return logsumexp(np.stack([local + np.log(0.6), kde_by_hand(y, centres(60, 2), 0.4) + np.log(0.4)]), axis=0)
 
-    ys, ratios = proposals(Blend(parts, shares), 0.0, xs, key=jax.random.key(12))
+    ys, ratios = proposals(BlendedKernel(parts, shares), 0.0, xs, key=jax.random.key(12))
     x, y = np.asarray(xs, np.float64), np.asarray(ys, np.float64)
     np.testing.assert_allclose(ratios, mixture(y, x) - mixture(x, y), atol=1e-3)
     # Negative control: the two are different noises; the chosen part's ratio is not the mixture's.
@@ -332,15 +336,15 @@ def test_jumps_go_their_shares_near_far_and_wide():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: KDE(centres(9, 2), 0.0),
-        lambda: KDE(centres(9, 2), -0.1),
-        lambda: KDE(centres(9, 2), math.nan),
-        lambda: KDE(centres(9, 2)[:, 0], 0.1),
-        lambda: KDE(centres(9, 2), 0.1, block=0),
+        lambda: KDEJump(centres(9, 2), 0.0),
+        lambda: KDEJump(centres(9, 2), -0.1),
+        lambda: KDEJump(centres(9, 2), math.nan),
+        lambda: KDEJump(centres(9, 2)[:, 0], 0.1),
+        lambda: KDEJump(centres(9, 2), 0.1, block=0),
         lambda: GlobalJumps(-0.1),
         lambda: GlobalJumps(0.0, leave_one_out=True),
         lambda: Jumps(local=0.1, bandwidth=0.0, leave_one_out=True),
-        lambda: KDE(centres(1, 2), 0.1).leave_one_out(jnp.zeros(2)),
+        lambda: KDEJump(centres(1, 2), 0.1).leave_one_out(jnp.zeros(2)),
         lambda: Gaussian(0.0),
         lambda: Gaussian(-1.0),
         lambda: Gaussian(math.nan),
@@ -362,11 +366,13 @@ def test_jumps_go_their_shares_near_far_and_wide():
         lambda: BlendedJumps(local=-0.1, bandwidth=0.1),
         lambda: Choice((Gaussian(0.1),), (0.5, 0.5)),
         lambda: Choice((Gaussian(0.1), Gaussian(0.2)), (0.5, 0.4)),
-        lambda: Blend((Gaussian(0.1), Gaussian(0.2)), (1.5, -0.5)),
+        lambda: BlendedKernel((Gaussian(0.1), Gaussian(0.2)), (1.5, -0.5)),
         lambda: Choice((), ()),
         lambda: CNCE(Gaussian(0.1), draws=0),
         lambda: DataJump(centres(9, 2)).log_prob(0.0, jnp.zeros(2), jnp.zeros(2)),
-        lambda: Blend((Gaussian(0.1), DataJump(centres(9, 2))), (0.5, 0.5)).log_prob(0.0, jnp.zeros(2), jnp.zeros(2)),
+        lambda: BlendedKernel((Gaussian(0.1), DataJump(centres(9, 2))), (0.5, 0.5)).log_prob(
+            0.0, jnp.zeros(2), jnp.zeros(2)
+        ),
     ],
 )
 def test_impossible_noises_are_refused_in_one_sentence(make):
@@ -376,7 +382,7 @@ def test_impossible_noises_are_refused_in_one_sentence(make):
 
 
 def test_possible_noises_are_not_refused():
-    KDE(centres(9, 2), 1e-3)
+    KDEJump(centres(9, 2), 1e-3)
     GlobalJumps(0.0)
     Jumps(local=0.1, bandwidth=0.0, share=0.01)
     CNCE(Gaussian(1e-6), draws=1)

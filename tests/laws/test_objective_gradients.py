@@ -12,16 +12,23 @@ from harness import breaks, deviation, holds
 from jaxtyping import Array, Float
 from spoilt import COVARIANCE, MEAN, STEP, THOROUGH, Shrinking, Spoilt, langevin_optimum, parameters
 
-from unnorm.energies import AbstractEnergy, Gaussian, GaussianMixture, gaussian, gaussian_mixture, standard_gaussian
+from unnorm.energies import (
+    AbstractEnergy,
+    GaussianDensity,
+    GaussianMixture,
+    gaussian,
+    gaussian_mixture,
+    standard_gaussian,
+)
 from unnorm.noises import (
-    KDE,
-    Blend,
     BlendedJumps,
+    BlendedKernel,
     Choice,
     DataJump,
     GlobalJumps,
     Independent,
     Jumps,
+    KDEJump,
     OrnsteinUhlenbeck,
     VarianceExploding,
     VariancePreserving,
@@ -51,8 +58,8 @@ def batches() -> Array:
     return truth().samples(BATCHES * 64, key=jax.random.key(4)).reshape(BATCHES, 64, 2)
 
 
-def independent_kde(bandwidth: float) -> KDE:
-    return KDE(truth().samples(200, key=jax.random.key(6)), bandwidth)
+def independent_kde(bandwidth: float) -> KDEJump:
+    return KDEJump(truth().samples(200, key=jax.random.key(6)), bandwidth)
 
 
 def wide() -> Independent:
@@ -78,7 +85,7 @@ def test_the_cnce_gradient_vanishes_at_the_truth(make, batches):
 
 @pytest.mark.parametrize(
     "make",
-    [Shrinking, lambda: independent_kde(0.4), lambda: Blend((Local(0.5), wide()), (0.5, 0.5))],
+    [Shrinking, lambda: independent_kde(0.4), lambda: BlendedKernel((Local(0.5), wide()), (0.5, 0.5))],
     ids=["shrinking", "kde", "blend"],
 )
 def test_the_cnce_gradient_vanishes_at_the_truth_with_the_right_log_ratio_only(make, batches):
@@ -106,7 +113,7 @@ def test_a_kde_around_the_very_points_it_judges_is_biased(batches):
     """
 
     def own(model, state, batch, *, key):
-        noise = KDE(batch, 0.15)
+        noise = KDEJump(batch, 0.15)
         return CNCE(noise)(model, noise, batch, key=key)
 
     assert breaks(gradients(own, truth(), batches), 0.0)
@@ -137,7 +144,7 @@ class GaussianScore(AbstractPlainScore):
     log_variance: Float[Array, " d"]
     noise: VariancePreserving | VarianceExploding | OrnsteinUhlenbeck
 
-    def __call__(self, t, x):
+    def __call__(self, t, x, condition=None):
         alpha, sigma = self.noise.alpha(t), self.noise.sigma(t)
         return (alpha * self.mean - x) / (alpha**2 * jnp.exp(self.log_variance) + sigma**2)
 
@@ -166,7 +173,7 @@ def test_the_dsm_gradient_vanishes_at_the_score_of_a_process(noise):
 class Quadratic(AbstractEnergy):
     """|P'(x - mean)|^2 / 2 without its constant, so that the gradient of log Z has to come from the chains."""
 
-    gaussian: Gaussian
+    gaussian: GaussianDensity
     space: Real = eqx.field(static=True, default=Real((2,)))
 
     def __call__(self, x):

@@ -21,7 +21,7 @@ from unnorm.estimate import Estimate
 from unnorm.evaluation import ais, expectation, importance
 from unnorm.evaluation.partition.ais import _anneal
 from unnorm.samplers import HMC
-from unnorm.spaces import Binary, Real
+from unnorm.spaces import Graph, Real
 
 pytestmark = pytest.mark.optimised
 
@@ -254,7 +254,7 @@ def test_log_partition_says_when_nothing_worked():
     assert len(estimate.warnings) == 1 and "the stated error is too small" in estimate.warnings[0]
 
 
-@pytest.mark.parametrize("space", [Binary((3,)), Real((2, 2))])
+@pytest.mark.parametrize("space", [Graph(8), Real((2, 2))])
 def test_log_partition_asks_for_a_base_where_it_cannot_find_one(space):
     target = un.energies.FunctionEnergy(lambda x: jnp.sum(x**2), space)
     with pytest.raises(un.InputError, match="pass base="):

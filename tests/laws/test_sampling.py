@@ -13,7 +13,7 @@ from walks import CORRELATED, ISING, ReversedGibbs
 import unnorm as un
 from unnorm.errors import InputError
 from unnorm.samplers import HMC, MALA, NUTS, Gibbs, Langevin
-from unnorm.spaces import Categorical, Real
+from unnorm.spaces import Binary, Categorical, Mixed, Real
 
 # -------------------------------------------------------------------------------------------- what `sample` promises
 
@@ -47,7 +47,7 @@ def test_chains_begin_where_they_are_told():
 LINE = un.energies.standard_gaussian(2)
 REFUSALS = {
     "discrete": (ISING, lambda: NUTS(), {}, r"NUTS follows gradients.*Binary.*use samplers\.Gibbs"),
-    "continuous": (LINE, lambda: Gibbs(), {}, r"Gibbs redraws zeros and ones.*Real.*use samplers\.NUTS"),
+    "continuous": (LINE, lambda: Gibbs(), {}, r"Gibbs redraws sites.*Real.*use samplers\.NUTS"),
     "no chains": (LINE, lambda: MALA(), {"chains": 0}, "at least one chain is needed, not 0"),
     "no steps": (LINE, lambda: MALA(), {"steps": 0}, "steps and thin must be positive, not 0 and 1"),
     "no thinning": (LINE, lambda: MALA(), {"thin": 0}, "steps and thin must be positive, not 4 and 0"),
@@ -70,11 +70,17 @@ REFUSALS = {
         {"start": -jnp.ones((4, 2))},
         "not finite at 4 of 4 starting points; pass start=",
     ),
-    "no start": (
+    "no such category": (
         un.energies.FunctionEnergy(lambda x: 0.0 * jnp.sum(x), Categorical((2,), 3)),
+        lambda: Gibbs(),
+        {"start": np.full((4, 2), 3)},
+        "starting data hold 8 values other than 0 to 2",
+    ),
+    "no such parts": (
+        un.energies.FunctionEnergy(lambda x: jnp.sum(x[0]), Mixed((Real((2,)), Binary((3,))))),
         lambda: ReversedGibbs(),
-        {},
-        "need starting points; pass start=",
+        {"start": (np.zeros((4, 2)), np.full((4, 3), 2.0))},
+        "part 1 of the starting data hold 12 values other than 0 and 1",
     ),
 }
 

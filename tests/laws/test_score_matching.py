@@ -55,7 +55,7 @@ class IsotropicScore(AbstractPlainScore):
     mean: Float[Array, " d"]
     log_scale: Float[Array, ""]
 
-    def __call__(self, t, x):
+    def __call__(self, t, x, condition=None):
         return (self.mean - x) * jnp.exp(-2 * self.log_scale)
 
 

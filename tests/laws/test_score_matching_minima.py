@@ -41,7 +41,7 @@ class Linear(AbstractPlainScore):
 
     theta: jax.Array
 
-    def __call__(self, t, x):
+    def __call__(self, t, x, condition=None):
         b1, b2, a, c, d = self.theta
         return jnp.stack([b1 - a * x[0] - c * x[1], b2 - c * x[0] - d * x[1]])
 

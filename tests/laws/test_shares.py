@@ -62,13 +62,13 @@ def test_draws_do_not_depend_on_the_number_of_cores(name, monkeypatch):
 
 def test_points_do_not_depend_on_the_number_of_cores(monkeypatch):
     noise = un.noises.VarianceExploding(0.1, 5.0)
-    score = un.scores.FunctionScore(lambda t, x: -x / (1 + noise.variance(t)))
+    score = un.scores.LevelledFunction(lambda t, x: -x / (1 + noise.variance(t)), noise)
 
     def walk(cores: int) -> np.ndarray:
         monkeypatch.setattr(devices, "_cores", lambda: cores)
         levels, draw = jnp.linspace(1, 0, 6), un.generators.PosteriorDraw()
         return un.generators.generate(
-            score, noise, un.generators.GibbsTransition(), levels=levels, n=96, shape=(2,), finish=draw,
+            score, un.generators.GibbsTransition(), levels=levels, n=96, shape=(2,), finish=draw,
             key=jax.random.key(1),
         ).points  # fmt: skip
 

@@ -27,8 +27,8 @@ class Vanishing(AbstractDenoising):
     comparable: ClassVar[bool] = True
     noise: AbstractGaussianNoise
 
-    def at(self, score, t, x, z):
-        sigma = self.noise.sigma(t)
+    def at(self, noise, score, t, x, z):
+        sigma = noise.sigma(t)
         before, after = score(t, x), score(t, x + sigma * z)
         return jnp.mean((sigma * after) ** 2 + 2 * sigma * (after - before) * z) + 1
 
@@ -39,8 +39,8 @@ class Flat(AbstractDenoising):
     comparable: ClassVar[bool] = True
     noise: AbstractGaussianNoise
 
-    def at(self, score, t, x, z):
-        sigma = self.noise.sigma(t)
+    def at(self, noise, score, t, x, z):
+        sigma = noise.sigma(t)
         before, after = score(t, x), score(t, x + sigma * z)
         return jnp.sum(0.5 * after**2 + (after - before) * z / sigma)
 

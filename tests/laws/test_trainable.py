@@ -76,10 +76,11 @@ def test_weight_decay_leaves_the_reference_as_it_was():
 
 def test_parts_that_are_given_are_found_wherever_they_are():
     network = [f".network.layers[{i}].{name}" for i in (0, 1) for name in ("weight", "bias")]
+    inner = [f".network{name}" for name in network]
     assert learnt(tilted()) == network and len(learnt(loose())) > len(network)
-    conditional = un.scores.conditional_energy(Gaussian(0.3), 2, width=4, depth=1, key=jax.random.key(0))
-    assert learnt(conditional) == network
-    assert learnt(conditional.at(0.0)) == [f".conditional{name}" for name in network]
+    levelled = un.scores.levelled_energy(Gaussian(0.3), 2, width=4, depth=1, key=jax.random.key(0))
+    assert learnt(levelled) == inner
+    assert learnt(levelled.at(0.0)) == [f".levelled{name}" for name in inner]
     # Within sums, containers and one another, and under names that other modules learn by.
     assert learnt({"b": (tilted() + tilted()).terms[1]}) == [f"['b']{name}" for name in network]
     assert learnt(tilted().fixing({0: 1.0})) == [f".energy{name}" for name in network]

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pyarrow
+import pyarrow.parquet
 from shape_parts import (
     CONTEXT,
     DATA,
@@ -132,10 +134,10 @@ def losses() -> Iterator[Piece]:
     )
 
     levels = noises.VarianceExploding(0.1, 10)
-    conditional = scores.conditional_energy(levels, 2, width=4, depth=1, key=KEY)
+    levelled = scores.levelled_energy(levels, 2, width=4, depth=1, key=KEY)
     yield (
         "objectives/AtLevel",
-        lambda: walk_objective(objectives.DSM(levels) + objectives.AtLevel(objectives.SM(), 0.0), conditional),
+        lambda: walk_objective(objectives.DSM(levels) + objectives.AtLevel(objectives.SM(), 0.0), levelled),
     )
 
     def two_rates() -> None:
@@ -224,17 +226,21 @@ def walks() -> Iterator[Piece]:
 def generators() -> Iterator[Piece]:
     kinds = un.generators
     noise = noises.VarianceExploding(0.1, 10.0)
-    score = scores.FunctionScore(lambda t, x: -x / (1 + noise.variance(t)))
+    score = scores.LevelledFunction(lambda t, x: -x / (1 + noise.variance(t)), noise)
     langevin, gibbs = kinds.LangevinCorrector(steps=2), kinds.GibbsTransition(steps=2)
 
     def walk(transition: un.generators.AbstractTransition) -> None:
-        traced(lambda x: transition(score, noise, 0.5, jnp.asarray(0.4), x, key=KEY), X)
+        def go(x: jax.Array) -> jax.Array:
+            state = held(transition).init(score, 0.5, x)
+            return transition.position(transition.step(score, 0.5, jnp.asarray(0.4), state, key=KEY)[0])
+
+        traced(go, X)
 
     def generate() -> None:
         for finish in (kinds.Stay(), kinds.PosteriorMean(), kinds.PosteriorDraw()):
-            traced(lambda x, finish=finish: held(finish)(score, noise, 0.1, x, key=KEY), X)
+            traced(lambda x, finish=finish: held(finish)(score, 0.1, x, key=KEY), X)
         both, levels = kinds.Then(gibbs, langevin), np.linspace(1, 0, 3)
-        kinds.generate(score, noise, both, levels=levels, n=3, shape=(2,), key=KEY)
+        kinds.generate(score, both, levels=levels, n=3, shape=(2,), key=KEY)
 
     yield "generators/LangevinCorrector", lambda: walk(langevin)
     yield "generators/GibbsTransition", lambda: walk(gibbs)
@@ -266,7 +272,7 @@ def training() -> Iterator[Piece]:
     yield "training/best_model", best_model
     yield (
         "training/trainable",
-        lambda: un.training.trainable(scores.conditional_energy(noises.Gaussian(1.0), 2, key=KEY)),
+        lambda: un.training.trainable(scores.levelled_energy(noises.Gaussian(1.0), 2, key=KEY)),
     )
     yield "training/fit_repeats", repeats
     yield "training/constant", lambda: traced(un.training.constant, jnp.zeros(()))
@@ -364,13 +370,28 @@ def data() -> Iterator[Piece]:
             assert found.sample(3, progress=False).shape == (3, 2)
             assert str(found) and found._repr_html_()
 
+    def sources() -> None:
+        un.data.Blocks(ROWS, block_rows=8).block(1, seed=0)
+        assert un.data.InMemory(ROWS).rows == len(ROWS)
+        with tempfile.TemporaryDirectory() as folder:
+            frame = pyarrow.table({"a": ROWS[:, 0], "b": ROWS[:, 1]})
+            pyarrow.parquet.write_table(frame, Path(folder) / "rows.parquet")
+            assert un.data.ParquetRows(Path(folder) / "rows.parquet")[2:5].shape == (3, 2)
+        picture = jnp.zeros((4, 4, 1))
+        changes = (un.data.Flip(), un.data.Shift(1), un.data.Dequantise(0.1), un.data.DropLabel(3))
+        row = un.spaces.Conditioned(picture, jnp.asarray(1))
+        traced(lambda key: un.data.InTurn(changes)(row, key=key), KEY)
+
     yield "data/tables", tables
+    yield "data/sources", sources
     yield "data/fitted", fitted
 
     def spaces() -> None:
         space = Mixed((Binary((2,)), Categorical((2,), 3), Graph(3), Graph(3, directed=True), SPACE))
         points = space.start(5, KEY)
         traced(lambda key: space.start(5, key), KEY)
+        both = un.spaces.WithCondition(SPACE, Categorical((), 3))
+        assert un.spaces.AnyNumbers().cast(both.cast(both.start(5, KEY), "starting"), "starting").x.shape == (5, 2)
         assert space.cast(points, "starting")[1].shape == (5, 2) and space.accepts(space.struct()) and space.size == 15
 
     yield "data/spaces", spaces

@@ -200,7 +200,7 @@ def corruptions() -> Iterator[Piece]:
         yield f"noises/{kind.__name__}", lambda kind=kind: walk_noise(kind(0.5))
 
     def kde() -> None:
-        noise = noises.KDE(DATA, 0.5)
+        noise = noises.KDEJump(DATA, 0.5)
         walk_noise(noise)
         walk_noise(noises.Remembered(noise))
         traced(lambda x: (noise.leave_one_out(x), noise.of_data(x), noise.of_noise(x)), X)
@@ -211,17 +211,17 @@ def corruptions() -> Iterator[Piece]:
         walk_noise(noises.GlobalJumps(0).fit(DATA), density=False)
         walk_noise(noises.GlobalJumps(0.1).fit(DATA))
 
-    yield "noises/KDE", kde
+    yield "noises/KDEJump", kde
     yield "noises/DataJump", lambda: walk_noise(noises.DataJump(DATA), density=False)
     yield "noises/Independent", lambda: walk_noise(noises.Independent(GAUSSIAN))
     yield "noises/Jumps", jumps
     yield "noises/BlendedJumps", lambda: walk_noise(noises.BlendedJumps(0.1, 0.1).fit(DATA))
     yield "noises/LeaveOneOutBlend", lambda: walk_noise(noises.BlendedJumps(0.1, 0.1, leave_one_out=True).fit(DATA))
-    yield "noises/LeaveOneOut", lambda: walk_noise(noises.LeaveOneOut(noises.KDE(DATA, 0.5)))
+    yield "noises/LeaveOneOut", lambda: walk_noise(noises.LeaveOneOut(noises.KDEJump(DATA, 0.5)))
     yield "noises/MomentGaussian", lambda: walk_reference(noises.MomentGaussian())
     yield "noises/UnitGaussian", lambda: walk_reference(noises.UnitGaussian())
     yield "noises/SpanGaussian", lambda: walk_reference(noises.SpanGaussian())
-    yield "noises/KernelDensity", lambda: walk_reference(noises.KernelDensity(0.5))
+    yield "noises/FittedKDE", lambda: walk_reference(noises.FittedKDE(0.5))
     yield "noises/FittedMixture", lambda: walk_reference(noises.FittedMixture(2, steps=2))
     yield "noises/scales_of", lambda: noises.scales_of(ROWS[:30], ROWS[30:]).step
 
@@ -245,12 +245,12 @@ def walk_second(score: scores.AbstractSecondOrder) -> None:
 
 def slopes() -> Iterator[Piece]:
     noise = noises.VarianceExploding(0.1, 10)
-    conditional = scores.conditional_energy(noise, 2, width=4, depth=1, make=scores.silent_resnet, key=KEY)
+    levelled = scores.levelled_energy(noise, 2, width=4, depth=1, make=networks.silent_resnet, key=KEY)
     yield "scores/EnergyScore", lambda: walk_score(scores.as_score(FREE))
     yield "scores/FunctionScore", lambda: walk_score(scores.FunctionScore(lambda t, x: -x / (1 + t)))
-    yield "scores/ConditionalScore", lambda: walk_score(scores.conditional_score(noise, 2, width=4, depth=1, key=KEY))
-    yield "scores/ConditionalEnergy", lambda: walk_score(conditional)
-    yield "scores/LevelEnergy", lambda: traced(held(conditional.at(0.0)), X)
+    yield "scores/LevelledScore", lambda: walk_score(scores.levelled_score(noise, 2, width=4, depth=1, key=KEY))
+    yield "scores/LevelledEnergy", lambda: walk_score(levelled)
+    yield "scores/LevelEnergy", lambda: traced(held(levelled.at(0.0)), X)
     yield "scores/LevelScore", lambda: walk_score(scores.FunctionScore(lambda t, x: -x / (1 + t)).at(0.5))
     yield "scores/LevelSecondOrder", lambda: traced(held(low_rank().at(0)).diagonal, X)
     yield "scores/SpectralScore", lambda: traced(lambda xs: walk_score(scores.SpectralScore(xs)), DATA)

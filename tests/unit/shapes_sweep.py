@@ -64,7 +64,7 @@ def refusals() -> dict[str, str]:
         "points of another rank where a noise takes rows": lambda: noises.DataJump(DATA).sample(0.0, DATA, key=KEY),
         "levels along an axis where a noise takes one": lambda: noises.Gaussian(1.0).sample(jnp.zeros(2), X, key=KEY),
         "whole numbers where an energy takes real ones": lambda: GAUSSIAN(jnp.zeros(2, int)),
-        "two lengths under one name": lambda: noises.KDE(DATA, 0.5).log_prob(0.0, jnp.zeros(2), jnp.zeros(3)),
+        "two lengths under one name": lambda: noises.KDEJump(DATA, 0.5).log_prob(0.0, jnp.zeros(2), jnp.zeros(3)),
         "a field that is not what it says": lambda: Liar(jnp.zeros(2)),
         "a result that is not what it says": lambda: Liar(jnp.ones(()))(jnp.ones(2)),
     }

@@ -65,18 +65,18 @@ def test_number_types():
 
 REFUSED = {
     "many images": (lambda: convolve(IMAGE[None], KERNEL), "use jax.vmap for many"),
-    "a kernel without outputs": (lambda: convolve(IMAGE, KERNEL[..., 0]), r"is of shape \(3, 3, 2\)"),
+    "a kernel without outputs": (lambda: convolve(IMAGE, KERNEL[..., 0]), r"has shape \(3, 3, 2\)"),
     "other channels": (lambda: convolve(IMAGE[..., :1], KERNEL), "a kernel of 2 inputs cannot take 1 channels"),
     "no stride": (lambda: convolve(IMAGE, KERNEL, stride=0), "the stride of a convolution must be at least 1, not 0"),
     "no dilation": (lambda: convolve(IMAGE, KERNEL, dilation=(1, 0)), "the dilation of a convolution must be at least"),
     "another word": (lambda: convolve(IMAGE, KERNEL, padding="FULL"), 'a padding is "SAME", "VALID" or numbers'),
-    "less than none": (lambda: convolve(IMAGE, KERNEL, padding=((0, -1), (0, 0))), "must not be negative, as in"),
+    "less than none": (lambda: convolve(IMAGE, KERNEL, padding=((0, -1), (0, 0))), "must be 0 or more, not"),
     "another word for a layer": (lambda: Conv(2, 3, padding="same", key=KEY), "or numbers of zeros, not 'same'"),
     "too large": (lambda: convolve(IMAGE, KERNEL, dilation=3, padding="VALID"), "covers 7 rows or columns does not"),
     "no rows": (lambda: convolve(IMAGE[:0], KERNEL), "does not fit on 2"),
-    "no inputs": (lambda: Conv(0, 3, key=KEY), "a convolution needs channels, not 0 inputs, 3 outputs"),
+    "no inputs": (lambda: Conv(0, 3, key=KEY), "a convolution needs channels in and out, not 0 and 3"),
     "no size": (lambda: Conv(2, 3, size=0, key=KEY), "the size of a convolution must be at least 1, not 0"),
-    "a negative scale": (lambda: Conv(2, 3, scale=-1, key=KEY), "must not be negative, as -1 is"),
+    "a negative scale": (lambda: Conv(2, 3, scale=-1, key=KEY), "must be 0 or more, not -1"),
 }
 
 

@@ -36,8 +36,8 @@ MODELS = {
     "coins": (COINS, Binary((2,)), "int32"),
     "energy's score": (scores.EnergyScore(PLANE), Real((2,)), "float32"),
     "network": (scores.FreeScore(network()), None, "float32"),
-    "levels": (scores.conditional_energy(NOISE, 2, width=4, key=KEY), Real((2,)), "float32"),
-    "levels of a score": (scores.conditional_score(NOISE, 2, width=4, key=KEY), None, "float32"),
+    "levels": (scores.levelled_energy(NOISE, 2, width=4, key=KEY), Real((2,)), "float32"),
+    "levels of a score": (scores.levelled_score(NOISE, 2, width=4, key=KEY), Real((2,)), "float32"),
     "one level": (scores.LevelScore(score=scores.FreeScore(network()), level=0.0), None, "float32"),
     "one level somewhere": (
         scores.LevelScore(score=scores.FreeScore(network()), level=0.0, space=Real((2,))),
@@ -68,7 +68,7 @@ def test_rows_of_a_model_that_says_nothing_are_left_as_they_are():
 
 REFUSED = {
     "halves of coins": (COINS, [[0.5, 1.0]], "training data hold 1 value other than 0 and 1, the first in row 0"),
-    "one point": (PLANE, [1.0, 2.0], "training data are n points along the first axis, not (2,)"),
+    "one point": (PLANE, [1.0, 2.0], "training data must be n points along the first axis, not (2,)"),
     "not finite": (PLANE, [[1.0, np.nan]], "training data hold 1 value that is not finite, the first in row 0"),
     "parts": (
         energies.FunctionEnergy(lambda x: jnp.sum(x[0]), Mixed((Real((2,)),))),
@@ -85,7 +85,7 @@ def test_rows_that_are_no_points_are_not_trained_on(model, rows, sentence):
     assert sentence in str(refused.value)
 
 
-KDE = noises.KDE(jnp.asarray(ROWS), 0.3)
+KDE = noises.KDEJump(jnp.asarray(ROWS), 0.3)
 JUMP = noises.DataJump(jnp.asarray(WHOLE, float))
 KINDS = {
     "Gaussian": (NOISE, True),

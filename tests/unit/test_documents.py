@@ -132,6 +132,7 @@ ROWS = {
     "Samplers": ("unnorm.samplers", "samplers"),
     "Generators": ("unnorm.generators", "generators"),
     "Evaluation": ("unnorm.evaluation", None),
+    "Tasks": ("unnorm.tasks", None),
     "Training": ("unnorm.training", None),
     "Data": ("unnorm.data", "data"),
     "Commands": ("unnorm.cli.app", None),

@@ -9,6 +9,7 @@ import pytest
 
 import unnorm as un
 from unnorm import evaluation as ev
+from unnorm import tasks
 from unnorm.energies import FunctionEnergy, standard_gaussian
 from unnorm.samplers import TemperedSMC
 from unnorm.spaces import Real
@@ -62,12 +63,12 @@ COUNTS = {
     "denoise": (
         "directions",
         1,
-        lambda n: ev.denoise(BASE, 0.5, np.ones((1, 1)), directions=n(1), iterations=n(5), key=KEY).mean.item(),
+        lambda n: tasks.denoise(BASE, 0.5, np.ones((1, 1)), directions=n(1), iterations=n(5), key=KEY).mean.item(),
     ),
     "clean_density": (
         "points",
         256,
-        lambda n: ev.clean_density(standard_gaussian(1, 1.5), 1.0, [-12.0], [12.0], points=n(256)).cutoff,
+        lambda n: tasks.clean_density(standard_gaussian(1, 1.5), 1.0, [-12.0], [12.0], points=n(256)).cutoff,
     ),
 }
 
@@ -115,11 +116,11 @@ def test_one_bandwidth_may_be_a_number():
 
 def test_the_shape_of_a_function_whose_expectation_is_asked():
     assert refused(lambda: ev.expectation(TARGET, lambda x: x, BASE, key=KEY)) == (
-        "an expectation is of a function that gives one number, but this one gives shape (1,); for a vector use "
+        "expectation needs a function that returns one number, but this one returned shape (1,); for a vector use "
         "expectations"
     )
     assert refused(lambda: ev.expectations(TARGET, lambda x: x[0], BASE, key=KEY)) == (
-        "expectations are of a function that gives a vector, but this one gives shape (); for one number use "
+        "expectations needs a function that returns a vector, but this one returned shape (); for one number use "
         "expectation"
     )
 
@@ -134,7 +135,7 @@ def test_a_function_that_is_not_finite_where_the_target_is():
 def test_only_the_first_level_is_that_of_the_base():
     for target in (WALL, TARGET):
         sentence = refused(lambda t=target: ev.ais(t, BASE, betas=[0, 0, 0.5, 1], key=KEY))
-        assert sentence == "only the first of betas may be 0: a wall of the target, times 0, is no number at the second"
+        assert sentence == "only the first of betas may be 0; let the others rise from above 0 to 1"
     assert np.isfinite(ev.ais(WALL, BASE, chains=64, betas=[0, 0.5, 0.5, 1], key=KEY).value)
 
 
@@ -143,13 +144,13 @@ def test_only_the_first_level_is_that_of_the_base():
 
 def test_the_noise_of_denoising_is_a_number():
     for sigma, shown in (("a", "'a'"), (-1.0, "-1.0"), (None, "None")):
-        sentence = refused(lambda s=sigma: ev.denoise(BASE, s, np.ones((1, 1)), directions=1, key=KEY))
+        sentence = refused(lambda s=sigma: tasks.denoise(BASE, s, np.ones((1, 1)), directions=1, key=KEY))
         assert sentence == f"the noise sigma must be positive and finite, not {shown}"
 
 
 def test_a_score_that_is_no_number_is_said():
     broken = un.scores.FunctionScore(lambda t, x: jnp.where(x[0] > 0, jnp.nan, -x))
     noisy = np.array([[1.0, 1.0], [-1.0, 1.0], [2.0, 0.0]])
-    found = ev.denoise(broken, 0.5, noisy, directions=1, key=KEY)
+    found = tasks.denoise(broken, 0.5, noisy, directions=1, key=KEY)
     assert found.warnings == ("2 of 3 points have no posterior that is finite: mend the model's score.",)
-    assert ev.denoise(broken, 0.5, noisy[1:2], directions=1, key=KEY).warnings == ()
+    assert tasks.denoise(broken, 0.5, noisy[1:2], directions=1, key=KEY).warnings == ()

@@ -10,22 +10,31 @@ from unnorm import objectives
 from unnorm.errors import InputError
 from unnorm.generators import GibbsTransition, generate
 from unnorm.networks.autoencoder import implicit_autoencoder, wasserstein_autoencoder
-from unnorm.scores import FunctionScore
+from unnorm.scores import FunctionScore, LevelledFunction
 
 KEY = jax.random.key(0)
 NOISE = un.noises.VarianceExploding(0.1, 10.0)
-SCORE = FunctionScore(lambda t, x: -x / (1 + NOISE.variance(t)))
+SCORE = LevelledFunction(lambda t, x: -x / (1 + NOISE.variance(t)), NOISE)
 
 
 def walk(score=SCORE, **options):
     levels = jnp.linspace(1, 0, 4)
-    return generate(score, NOISE, GibbsTransition(), **{"levels": levels, "n": 3, "shape": (2,), "key": KEY, **options})
+    return generate(score, GibbsTransition(), **{"levels": levels, "n": 3, "shape": (2,), "key": KEY, **options})
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: walk(FunctionScore(lambda t, x: -x[:1])), "a score has the shape of its point, (2,), but this one re"),
+        (
+            lambda: walk(LevelledFunction(lambda t, x: -x[:1], NOISE)),
+            "a score has the shape of its point, (2,), but this one re",
+        ),
+        (
+            lambda: walk(FunctionScore(lambda t, x: -x)),
+            "needs a score that says its noise, and FunctionScore does not; us",
+        ),
+        (lambda: walk(shape=None), "LevelledFunction does not know the shape of its points; pass shape="),
+        (lambda: walk(condition=1), "LevelledFunction takes no condition; leave it out"),
         (lambda: walk(n=3.0), "the number of points must be a whole number from 1 up, not 3.0"),
         (lambda: walk(n=0), "the number of points must be a whole number from 1 up, not 0"),
         (lambda: walk(shape=2), "the shape of a point is a tuple of whole numbers such as (2,), not 2"),

@@ -55,30 +55,30 @@ NOISES = {
     "NCE, Gaussian noise": (lambda: O.NCE(NOISE), "normalised density such as noises.MomentGaussian(), and Gaussian"),
     "NCE, jumps to data": (lambda: O.NCE(N.DataJump(X)), "and DataJump is not one"),
     "NCE, a recipe of jumps": (lambda: O.NCE(N.GlobalJumps(0.0)), "and GlobalJumps is not one"),
-    "NCE, a KDE as noise": (lambda: O.NCE(N.KDE(X, 0.1)), "and KDE is not one"),
+    "NCE, a KDE as noise": (lambda: O.NCE(N.KDEJump(X, 0.1)), "and KDEJump is not one"),
     "NCE, an unknown constant": (lambda: O.NCE(UNKNOWN), "and FunctionEnergy is not one"),
     "NCE, nothing": (lambda: O.NCE(None), "and None is not one"),
     "NCE, infinite ratio": (lambda: O.NCE(N.UnitGaussian(), ratio=float("inf")), "positive and finite, not inf"),
     "NCE, noise elsewhere": (lambda: init(O.NCE(standard_gaussian(3))), "noise on Real(shape=(3,)) and its model on"),
     "tilt, infinite ratio": (lambda: O.TiltNCE(float("inf")), "positive and finite, not inf"),
     "CNCE, a reference": (lambda: O.CNCE(N.MomentGaussian()), "and MomentGaussian is not one; a density is for NCE"),
-    "CNCE, a density": (lambda: O.CNCE(LINE), "and Gaussian is not one; a density is for NCE"),
+    "CNCE, a density": (lambda: O.CNCE(LINE), "and GaussianDensity is not one; a density is for NCE"),
     "CNCE, nothing": (lambda: O.CNCE(None), "and None is not one"),
     "CNCE, no noise at level 0": (lambda: O.CNCE(OU), "at level 0, where its standard deviation is 0"),
     "CNCE, half a draw": (lambda: O.CNCE(NOISE, draws=1.5), "whole number from 1 up, not 1.5"),
-    "ED, a KDE": (lambda: O.EnergyDiscrepancy(N.KDE(X, 0.1)), "and KDE is neither"),
+    "ED, a KDE": (lambda: O.EnergyDiscrepancy(N.KDEJump(X, 0.1)), "and KDEJump is neither"),
     "ED, jumps": (lambda: O.EnergyDiscrepancy(N.Jumps(0.1, 0.1)), "and Jumps is neither"),
     "ED, a number": (lambda: O.EnergyDiscrepancy(0.5), "and 0.5 is neither"),
     "ED, no noise": (lambda: O.GaussianPerturbation(OU, 0.0), "at level 0, where its standard deviation is 0"),
     "ED, no signal": (lambda: O.GaussianPerturbation(N.OrnsteinUhlenbeck(500.0)), "the signal's share 0"),
-    "DSM, a KDE": (lambda: O.DSM(N.KDE(X, 0.1)), "noises.Gaussian(0.1), not KDE"),
+    "DSM, a KDE": (lambda: O.DSM(N.KDEJump(X, 0.1)), "noises.Gaussian(0.1), not KDEJump"),
     "DSM, a number": (
         lambda: O.DSM(0.1),
         "Gaussian noise such as noises.Gaussian(0.1), not 0.1",
     ),
     "D2SM, many levels": (lambda: O.JointSecondOrder(O.D2SM(N.VarianceExploding())), "not VarianceExploding"),
     "joint, no second order": (lambda: O.JointSecondOrder(O.SM()), "joins a loss such as D2SMVR"),
-    "denoising KL, a KDE": (lambda: O.DenoisingKL(N.KDE(X, 0.1)), "noises.Gaussian(0.1), not KDE"),
+    "denoising KL, a KDE": (lambda: O.DenoisingKL(N.KDEJump(X, 0.1)), "noises.Gaussian(0.1), not KDEJump"),
     "denoising KL, no noise": (lambda: O.DenoisingKL(OU), "at level 0, where its standard deviation is 0"),
     "slices, a word": (lambda: O.SSM("gaussian"), "a law such as objectives.GaussianSlices(), not 'gaussian'"),
     "slices, a draw and a half": (lambda: O.SSM(draws=1.5), "whole number from 1 up, not 1.5"),
@@ -103,9 +103,9 @@ DATA = {
     "moments of equal rows": (lambda: init(O.NCE(N.MomentGaussian()), data=SAME), "cannot fit MomentGaussian"),
     "the span of equal rows": (lambda: init(O.NCE(N.SpanGaussian()), data=SAME), "cannot fit SpanGaussian"),
     "a mixture of equal rows": (lambda: init(O.NCE(N.FittedMixture(2)), data=SAME), "cannot fit FittedMixture"),
-    "kernels of one row": (lambda: init(O.NCE(N.KernelDensity(0.1)), data=ONE), "needs at least 2 rows, not 1"),
-    "jumps of one row": (lambda: init(O.CNCE(N.Jumps(0.1, 0.1)), data=ONE), "the data have 1; use noises.Gaussian"),
-    "blended jumps of one row": (lambda: init(O.CNCE(N.BlendedJumps(0.1, 0.1)), data=ONE), "the data have 1"),
+    "kernels of one row": (lambda: init(O.NCE(N.FittedKDE(0.1)), data=ONE), "needs at least 2 rows, not 1"),
+    "jumps of one row": (lambda: init(O.CNCE(N.Jumps(0.1, 0.1)), data=ONE), "not 1; use noises.Gaussian"),
+    "blended jumps of one row": (lambda: init(O.CNCE(N.BlendedJumps(0.1, 0.1)), data=ONE), "not 1"),
     "wide jumps of equal rows": (
         lambda: init(O.CNCE(N.Jumps(0.1, 0.1, wide=0.1)), data=SAME),
         "CNCE cannot fit Jumps to these data",
@@ -165,13 +165,13 @@ MODELS = {
         "CNCE takes a noise of your own there",
     ),
     "CNCE of an energy with levels": (
-        lambda: init(O.CNCE(NOISE), un.scores.conditional_energy(NOISE, 2, key=KEY)),
+        lambda: init(O.CNCE(NOISE), un.scores.levelled_energy(NOISE, 2, key=KEY)),
         "one at every level; use AtLevel",
     ),
 }
 
 FITS = {
-    "one column": (lambda: fit(data=X[:, :1]), "has shape (1,), and Gaussian is made for Real(shape=(2,))"),
+    "one column": (lambda: fit(data=X[:, :1]), "has shape (1,), and GaussianDensity is made for Real(shape=(2,))"),
     "three columns": (lambda: fit(data=jnp.ones((8, 3))), "training data has shape (3,)"),
     "another width to judge by": (lambda: fit(valid=X[:, :1]), "validation data has shape (1,)"),
     "another width of a score": (lambda: fit(FREE, valid=jnp.ones((8, 3))), "give both the same columns"),
@@ -206,7 +206,7 @@ def test_what_cannot_be_is_refused_in_one_sentence(ask, sentence):
         (O.CNCE(N.GlobalJumps(0.0)), COINS, jnp.ones((8, 2), int)),
         (O.PCD(Gibbs(), chains=4, moves=1), COINS, jnp.ones((8, 2), int)),
         (O.CNCE(N.Independent(LINE)), LINE, X),
-        (O.NCE(N.LeftOutKernels(N.KDE(X, 0.1))), LINE, X),
+        (O.NCE(N.LeftOutKernels(N.KDEJump(X, 0.1))), LINE, X),
         (O.NCE(N.UnitGaussian()), un.energies.Shifted(un.energies.DKEF(X, anchors=4, key=KEY)), X),
         (O.DiffusionSM(lambda x: x), LINE, X),
         (O.DenoisingKL(NOISE), GaussianDenoiser(MLP(2, 4, width=4, depth=1, key=KEY)), X),
@@ -271,7 +271,7 @@ class InUnitsOfNoise(AbstractPlainScore):
     weight: jax.Array
     noise: N.AbstractGaussianNoise
 
-    def __call__(self, t, x):
+    def __call__(self, t, x, condition=None):
         return -self.weight * x / self.noise.sigma(t)
 
 

@@ -27,6 +27,7 @@ from unnorm.spaces import Binary, Categorical, Graph, Mixed, Real
 LINE = standard_gaussian(2)
 COINS = FunctionEnergy(lambda x: jnp.sum(x), Binary((2,)))
 VECTOR = FunctionEnergy(lambda x: x**2, Real((2,)))
+GRAPHS = FunctionEnergy(lambda x: jnp.sum(x), Graph(3))
 DICE = FunctionEnergy(lambda x: jnp.sum(x), Categorical((2,), 6))
 COUNT = FunctionEnergy(lambda x: jnp.sum(x > 0), Real((2,)))
 BROKEN = FunctionEnergy(lambda x: jnp.sum(jnp.log(x)), Real((2,)))
@@ -42,27 +43,38 @@ SENTENCES = {
         lambda: draw(COINS, HMC()),
         "HMC follows gradients, and Binary(shape=(2,)) has none; use samplers.Gibbs there",
     ),
-    "a discrete space for tempering": (
-        lambda: draw(COINS, ParallelTempering()),
-        "ParallelTempering follows gradients, and Binary(shape=(2,)) has none; use samplers.Gibbs there",
+    "a discrete space for tempering by gradients": (
+        lambda: draw(COINS, ParallelTempering(moves=HMC())),
+        "HMC follows gradients, and Binary(shape=(2,)) has none; use samplers.Gibbs there",
     ),
-    "a discrete space for SMC": (
-        lambda: TemperedSMC(LINE)(COINS, key=KEY),
-        "SMC follows gradients, and Binary(shape=(2,)) has none; use samplers.Gibbs there",
+    "graphs for tempering": (
+        lambda: draw(GRAPHS, ParallelTempering()),
+        "ParallelTempering follows gradients, and Graph(n=3, directed=False) has none; no sampler walks that space yet",
+    ),
+    "moves that are none": (
+        lambda: ParallelTempering(moves="gibbs"),
+        "replicas move by a sampler such as samplers.Gibbs(), not a str",
+    ),
+    "a discrete space for SMC by gradients": (
+        lambda: TemperedSMC(LINE, sampler=HMC())(COINS, key=KEY),
+        "HMC follows gradients, and Binary(shape=(2,)) has none; use samplers.Gibbs there",
+    ),
+    "graphs for SMC": (
+        lambda: TemperedSMC(LINE)(GRAPHS, key=KEY),
+        "SMC has no moves of its own on Graph(n=3, directed=False); pass sampler=",
     ),
     "NUTS on categories": (
         lambda: draw(DICE, NUTS()),
-        "NUTS follows gradients, and Categorical(shape=(2,), categories=6) has none; no sampler walks that space yet",
+        "NUTS follows gradients, and Categorical(shape=(2,), categories=6) has none; use samplers.Gibbs there",
     ),
     "Langevin on categories": (
         lambda: draw(DICE, Langevin(0.1)),
-        "Langevin follows gradients, and Categorical(shape=(2,), categories=6) has none; no sampler walks that space "
-        "yet",
+        "Langevin follows gradients, and Categorical(shape=(2,), categories=6) has none; use samplers.Gibbs there",
     ),
-    "Gibbs on categories": (
-        lambda: draw(DICE, Gibbs()),
-        "Gibbs redraws zeros and ones, and points of Categorical(shape=(2,), categories=6) are none; no sampler walks "
-        "that space yet",
+    "Gibbs on graphs": (
+        lambda: draw(GRAPHS, Gibbs()),
+        "Gibbs redraws sites that have values to choose from, and those of Graph(n=3, directed=False) have none; no "
+        "sampler walks that space yet",
     ),
     "an energy that is a vector": (
         lambda: draw(VECTOR, NUTS()),
@@ -245,7 +257,7 @@ def test_the_advised_sampler_works_there(space):
         except un.InputError as error:
             said = str(error)
             if said.endswith("no sampler walks that space yet"):
-                assert not isinstance(space, Real | Binary)
+                assert not isinstance(space, Real | Binary | Categorical)
                 continue
             (advised,) = (walk for name, walk in ADVISED.items() if said.endswith(f"use samplers.{name} there"))
             assert draw(target, advised, warmup=0).draws.shape == (4, 4, 2)

@@ -40,11 +40,11 @@ def test_spaces_with_the_same_fields_are_the_same_space():
 @pytest.mark.parametrize(
     ("build", "sentence"),
     [
-        (lambda: Real((0,)), "a shape is a tuple of positive whole numbers, not (0,)"),
-        (lambda: Real((2, -1)), "a shape is a tuple of positive whole numbers, not (2, -1)"),
-        (lambda: Binary((2.5,)), "a shape is a tuple of positive whole numbers, not (2.5,)"),
+        (lambda: Real((0,)), "a shape must be a tuple of positive whole numbers, not (0,)"),
+        (lambda: Real((2, -1)), "a shape must be a tuple of positive whole numbers, not (2, -1)"),
+        (lambda: Binary((2.5,)), "a shape must be a tuple of positive whole numbers, not (2.5,)"),
         (lambda: Categorical((2,), 1), "a categorical space needs at least 2 categories, not 1"),
-        (lambda: Categorical((0,), 3), "a shape is a tuple of positive whole numbers, not (0,)"),
+        (lambda: Categorical((0,), 3), "a shape must be a tuple of positive whole numbers, not (0,)"),
         (lambda: Graph(1), "a graph needs at least 2 vertices, not 1"),
     ],
 )
@@ -135,8 +135,8 @@ REFUSALS = {
         "training data must be real numbers, not of type <U1; turn words into numbers first",
     ),
     "ragged": (Real((1,)), [[1.0], [1.0, 2.0]], "training data are rows of unequal length; give n points of one shape"),
-    "one point": (Real((2,)), [1.0, 2.0], "training data are n points along the first axis, not (2,)"),
-    "no points": (Binary((2,)), np.zeros((0, 2)), "training data are n points along the first axis, not (0, 2)"),
+    "one point": (Real((2,)), [1.0, 2.0], "training data must be n points along the first axis, not (2,)"),
+    "no points": (Binary((2,)), np.zeros((0, 2)), "training data must be n points along the first axis, not (0, 2)"),
     "not finite": (
         Real((2,)),
         [[1.0, 2.0], [np.nan, np.inf]],

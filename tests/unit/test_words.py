@@ -25,16 +25,19 @@ def cases():
     blend = un.energies.Blend((FLAT, MIXTURE), jnp.zeros(2))
     mlp, real = "MLP 2-8-1 (33 learnt)", "Real((2,))"
     return {
-        "tilted": (small, f"Tilted on {real}: Gaussian (fixed, 6 numbers), {mlp}"),
-        "wider": (large, f"Tilted on {real}: Gaussian (fixed, 6 numbers), MLP 2-9-1 (37 learnt)"),
-        "blend": (blend, f"Blend on {real}: Gaussian (6 learnt), GaussianMixture (21 learnt), logits (2 learnt)"),
+        "tilted": (small, f"Tilted on {real}: GaussianDensity (fixed, 6 numbers), {mlp}"),
+        "wider": (large, f"Tilted on {real}: GaussianDensity (fixed, 6 numbers), MLP 2-9-1 (37 learnt)"),
+        "blend": (
+            blend,
+            f"Blend on {real}: GaussianDensity (6 learnt), GaussianMixture (21 learnt), logits (2 learnt)",
+        ),
         "tilted blend": (
             un.energies.Tilted(blend, small.network),
             f"Tilted on {real}: Blend of 2 parts (fixed, 29 numbers), {mlp}",
         ),
-        "sum": (FLAT + small, f"Sum on {real}: Gaussian (6 learnt), Tilted (33 learnt, 6 fixed)"),
+        "sum": (FLAT + small, f"Sum on {real}: GaussianDensity (6 learnt), Tilted (33 learnt, 6 fixed)"),
         "residual": (deep, f"NeuralEnergy on {real}: ResNet of 2 blocks (97 learnt), log_confinement (1 learnt)"),
-        "fixing": (FLAT.fixing({0: 1.0}), "Fixing on Real((1,)): Gaussian (6 learnt), values (fixed, 1 number)"),
+        "fixing": (FLAT.fixing({0: 1.0}), "Fixing on Real((1,)): GaussianDensity (6 learnt), values (fixed, 1 number)"),
         "function": (
             un.energies.FunctionEnergy(quadratic, un.spaces.Real((2,))),
             f"FunctionEnergy on {real}: no numbers",
@@ -68,7 +71,7 @@ def test_a_fit_says_how_it_went():
 
     fit = fitted(4)
     first, *rest = str(fit).splitlines()
-    assert first == "Fit of Gaussian on Real((2,)): mean (2 learnt), factor (4 learnt)"
+    assert first == "Fit of GaussianDensity on Real((2,)): mean (2 learnt), factor (4 learnt)"
     told = dict(line.strip().split("  ", 1) for line in rest)
     assert told["outcome"].strip().startswith(f"{OutcomeCode.COMPLETED.value} at step 4")
     assert told["loss"].strip() == f"{fit.history['loss'][-1]:.4g}"

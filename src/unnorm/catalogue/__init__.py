@@ -30,7 +30,7 @@ NOISES = (
     ("VarianceExploding", "geometric levels, Song and Ermon 2019"),
     ("VariancePreserving", "alpha^2 + sigma^2 = 1, Song et al. 2021"),
     ("OrnsteinUhlenbeck", "dX = -X dt + sqrt(2) dB"),
-    ("KDE", "kernel density estimate of the data"),
+    ("KDEJump", "a draw of a kernel density estimate, wherever the point was"),
     ("DataJump", "another data point"),
     ("Independent", "draws of any normalised density"),
     ("Jumps", "local moves and global jumps, chosen per point"),
@@ -39,7 +39,7 @@ NOISES = (
     ("MomentGaussian", "the data's Gaussian, as noise for NCE"),
     ("UnitGaussian", "a standard Gaussian"),
     ("SpanGaussian", "a Gaussian half as wide as the data's span"),
-    ("KernelDensity", "a KDE as noise for NCE, leave-one-out at rows"),
+    ("FittedKDE", "a KDE as noise for NCE, leave-one-out at rows"),
     ("FittedMixture", "a Gaussian mixture fitted first"),
 )
 GENERATORS = (

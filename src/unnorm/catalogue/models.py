@@ -85,7 +85,7 @@ MODELS: tuple[Entry[energies.AbstractEnergy], ...] = (
         "one Gaussian",
         Options,
         lambda o, c: energies.standard_gaussian(c.space.size),
-        makes=(energies.Gaussian,),
+        makes=(energies.GaussianDensity,),
     ),
     Entry(
         "mixture",

@@ -140,7 +140,7 @@ def _reference(o: NCEOptions, c: Context) -> noises.AbstractReferenceFromData:
     if o.noise == "span":
         return noises.SpanGaussian()
     if o.noise == "kde":
-        return noises.KernelDensity(chosen(o.bandwidth, c.scales.bandwidth))
+        return noises.FittedKDE(chosen(o.bandwidth, c.scales.bandwidth))
     return noises.FittedMixture(o.components)
 
 
@@ -209,7 +209,7 @@ PYTHON_OBJECTIVES = (
     ("ImplicitVAE", "implicit encoder, entropy by sliced score estimation"),
     ("WAE", "Wasserstein autoencoder, entropy by sliced score estimation"),
     ("WeightedSum", "0.5 * a + b of any objectives"),
-    ("AtLevel", "any objective of an energy, at one level of a conditional energy (regularised diffusion)"),
+    ("AtLevel", "any objective of an energy, at one level of a levelled energy (regularised diffusion)"),
     ("KernelVAE", "implicit encoder, entropy by a Stein or spectral kernel score"),
     ("KernelWAE", "Wasserstein autoencoder, entropy by a kernel score"),
     ("FlowApproximateBP", "score matching of NICE, diagonal curvature backpropagated (biased)"),

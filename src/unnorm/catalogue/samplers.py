@@ -74,5 +74,5 @@ SAMPLERS: tuple[Entry[samplers.AbstractSampler | samplers.TemperedSMC | samplers
     Entry("smc", "tempered sequential Monte Carlo from a mixture fitted to the rows", SMCOptions, _smc),
     Entry("langevin", "unadjusted Langevin", LangevinOptions, _langevin, works=on_reals),
     Entry("gibbs", "heat-bath Gibbs for zeros and ones, a whole sweep per step", GibbsOptions,
-          lambda o, c: samplers.Gibbs(sites=o.sites or c.space.size), works=on_bits),
+          lambda o, c: samplers.Gibbs(o.sites), works=on_bits),
 )  # fmt: skip

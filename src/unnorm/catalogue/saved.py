@@ -10,7 +10,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from unnorm.energies import KDE, AbstractNormalised, Blend, Gaussian, GaussianMixture, standard_gaussian
+from unnorm.energies import KDE, AbstractNormalised, Blend, GaussianDensity, GaussianMixture, standard_gaussian
 from unnorm.errors import InputError
 from unnorm.training.checkpoint import load_arrays, restore, save_arrays, to_arrays
 
@@ -22,7 +22,7 @@ def spec_of(density: AbstractNormalised) -> dict[str, Any]:
     {'kind': 'gaussian', 'dimension': 3}
     """
     match density:
-        case Gaussian():
+        case GaussianDensity():
             return {"kind": "gaussian", "dimension": len(density.mean)}
         case GaussianMixture():
             k, d = density.means.shape
@@ -35,7 +35,7 @@ def spec_of(density: AbstractNormalised) -> dict[str, Any]:
             }  # fmt: skip
         case Blend():
             return {"kind": "blend", "parts": [spec_of(part) for part in density.parts]}
-    raise InputError(f"a {type(density).__name__} cannot be saved: it is none of Gaussian, mixture, KDE and blend")
+    raise InputError(f"a {type(density).__name__} cannot be saved, only a Gaussian, a mixture, a KDE and a blend")
 
 
 def frame_of(spec: Mapping[str, Any]) -> AbstractNormalised:

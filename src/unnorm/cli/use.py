@@ -146,7 +146,7 @@ def evaluate_command(path: Path, data: str | None, seed: int | None, as_json: bo
     else:
         rows = _rows_like(run, data)
         fresh = places_of(run, rows) < 0
-        require(bool(fresh.any()), f"every row of {data} was fitted, so that none is left to judge the model on")
+        require(bool(fresh.any()), f"every row of {data} was fitted, so none is left to judge the model on")
         if not fresh.all():
             note(f"{int((~fresh).sum())} of {count_of(rows)} rows of {data} were fitted and are left out", quiet=quiet)
         own = run.settings.seed if seed is None else seed

@@ -86,7 +86,7 @@ def about_groups(owners: np.ndarray, group: str | None) -> tuple[Labels, str]:
     require(
         count >= 3, f"the column {group!r} has {count} different value{'s' * (count > 1)}; a split needs at least 3"
     )
-    require(count < n, f"the column {group!r} has another value in every row, so it groups nothing; leave --group out")
+    require(count < n, f"the column {group!r} differs in every row, so it groups nothing; leave --group out")
     return groups, f"Rows with the same {group!r} ({count:,} of them) lie in one part of the split."
 
 

@@ -32,7 +32,7 @@ def read_delimited(path: Path, shown: str) -> tuple[np.ndarray, tuple[str, ...],
         header = [rows[0][0].removeprefix("#").strip(), *rows[0][1:]]
         require(
             header[0] != "" or [row[0] for row in rows[1:]] != [str(i) for i in range(len(rows) - 1)],
-            f"the first column of {shown} has no name and only counts the rows; remove it, with pandas by "
+            f"the first column of {shown} has no name and only counts the rows; remove it; pandas leaves it out by "
             "to_csv(..., index=False)",
         )
         names = tuple(cell or name for cell, name in zip(header, names, strict=True))

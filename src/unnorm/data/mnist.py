@@ -46,7 +46,7 @@ def mean_pool(images: np.ndarray, factor: int) -> np.ndarray:
     [[[1.5]]]
     """
     n, height, width = images.shape
-    require(height % factor == width % factor == 0, f"{height} x {width} images do not divide into {factor}s")
+    require(height % factor == width % factor == 0, f"{height} x {width} images cannot be pooled by {factor}")
     return images.reshape(n, height // factor, factor, width // factor, factor).mean(axis=(2, 4))
 
 

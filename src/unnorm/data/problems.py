@@ -68,7 +68,7 @@ def bimodal(weight: float = 0.8, **draws: Unpack[Draws]) -> Problem:
     >>> bimodal(weight=0.5, n_train=5).facts["mode_weights"]
     (0.5, 0.5)
     """
-    require(0 < weight < 1, f"the weight of a mode lies between 0 and 1, not at {weight}")
+    require(0 < weight < 1, f"the weight of a mode must lie between 0 and 1, not at {weight}")
     centres = np.array([[-1.5, 0.0], [1.5, 0.0]])
     weights = np.array([weight, 1 - weight])
     summary = f"Two Gaussian modes in the plane with weights {weight:g} and {1 - weight:g}, far apart."
@@ -179,7 +179,7 @@ def gaussian(dimension: int = 2, correlation: float = 0.8, **draws: Unpack[Draws
     ((1.0, 0.8), (0.8, 1.0))
     """
     require(dimension >= 1, f"a Gaussian needs at least 1 dimension, not {dimension}")
-    require(-1 < correlation < 1, f"a correlation lies between -1 and 1, not at {correlation}")
+    require(-1 < correlation < 1, f"a correlation must lie between -1 and 1, not at {correlation}")
     index = np.arange(dimension)
     covariance = np.power(correlation, np.abs(index[:, None] - index))
     # log det of an autoregressive correlation matrix is (d - 1) log(1 - rho^2).

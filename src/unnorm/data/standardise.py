@@ -36,7 +36,7 @@ class Standardiser:
         good = np.isfinite(self.mean) & np.isfinite(self.scale) & (self.scale > 0)
         require(
             bool(good.all()),
-            f"column {int(np.argmin(good)) + 1} cannot be standardised, as its spread is zero or not finite; "
+            f"column {int(np.argmin(good)) + 1} cannot be standardised: its spread is zero or not finite; "
             "remove the column if it is constant, else measure it in other units",
         )
 

@@ -123,7 +123,7 @@ def table_of(rows: Any, wanted: Sequence[str]) -> Table:
 def _numbers_in(values: Any, shown: str) -> np.ndarray:
     found = real_numbers(values)
     if found is None:
-        raise InputError(f"{shown} holds something that is no number; pass real numbers, and NaN nowhere")
+        raise InputError(f"{shown} holds something that is not a number; pass real numbers without NaN")
     return np.asarray(found)
 
 
@@ -134,7 +134,7 @@ def _require_file(path: Path, shown: str) -> None:
     require(path.is_file(), f"{shown} is not a regular file; save the table as a {kinds} file")
     ending = path.suffix.lower()
     found = f"ends in {ending!r}" if ending else "has no ending"
-    require(ending in _READERS, f"{shown} {found}, which is no table format known here; save it as {kinds}")
+    require(ending in _READERS, f"{shown} {found}, which is not a table format that unnorm reads; save it as {kinds}")
     require(path.stat().st_size > 0, f"{shown} is empty; write the table to it again")
 
 

@@ -153,8 +153,8 @@ def uci_apart(name: str, seed: int = 2019, *, whitening: Whitening = "train", no
 
 
 def _check(whitening: str, noise: float) -> None:
-    require(whitening in ("train", "all", "none"), f"whitening is train, all or none, not {whitening!r}")
-    require(noise >= 0, f"the noise is a standard deviation, not {noise}")
+    require(whitening in ("train", "all", "none"), f"whitening must be train, all or none, not {whitening!r}")
+    require(noise >= 0, f"the noise must be a standard deviation, not {noise}")
 
 
 def _spread(name: str, values: np.ndarray, rng: np.random.Generator) -> np.ndarray:

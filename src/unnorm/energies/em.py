@@ -13,14 +13,14 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from unnorm.compiling import compiled
 from unnorm.energies.base import AbstractNormalised
-from unnorm.energies.gaussian import Gaussian, gaussian
+from unnorm.energies.gaussian import GaussianDensity, gaussian
 from unnorm.energies.kde import any_row
 from unnorm.energies.mixture import GaussianMixture
 from unnorm.errors import require
 from unnorm.small_matrices import cholesky, inverse_lower
 
 
-def fit_gaussian(data: Any, ridge: float = 1e-6) -> Gaussian:
+def fit_gaussian(data: Any, ridge: float = 1e-6) -> GaussianDensity:
     """The maximum-likelihood Gaussian of n x d points; `ridge` times the mean variance is added to its covariance."""
     data = np.asarray(data, dtype=np.float64)
     require(len(data) >= 2, "a Gaussian needs at least 2 points to be fitted")
@@ -29,12 +29,12 @@ def fit_gaussian(data: Any, ridge: float = 1e-6) -> Gaussian:
     return gaussian(data.mean(0), covariance)
 
 
-def moment_gaussian(data: Float[Array, "n d"], widen: float = 1.0, ridge: float = 1e-6) -> Gaussian:
+def moment_gaussian(data: Float[Array, "n d"], widen: float = 1.0, ridge: float = 1e-6) -> GaussianDensity:
     """The Gaussian with the data's mean and `widen` times its standard deviations, inside compiled code too."""
     offset = data - data.mean(0)
     covariance = widen**2 * offset.T @ offset / len(data)
     covariance = covariance + ridge * jnp.trace(covariance) / len(covariance) * jnp.eye(len(covariance))
-    return Gaussian(data.mean(0), _packed(covariance))
+    return GaussianDensity(data.mean(0), _packed(covariance))
 
 
 def _packed(covariance: Float[Array, "d d"]) -> Float[Array, "d d"]:

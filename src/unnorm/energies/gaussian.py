@@ -35,7 +35,7 @@ def precision_factor(covariance: np.ndarray) -> np.ndarray:
     return np.linalg.cholesky(np.linalg.inv(covariance))
 
 
-class Gaussian(AbstractNormalised):
+class GaussianDensity(AbstractNormalised):
     """N(mean, (P P')^-1), parametrised by the lower-triangular factor P of its precision.
 
     E(x) = |P'(x - mean)|^2 / 2 - log det P + (d/2) log 2 pi. The precision factor makes the energy a
@@ -81,7 +81,7 @@ class Gaussian(AbstractNormalised):
         return 0.5 * self.mean.shape[0] * math.log(2 * math.pi * math.e) - float(jnp.trace(self.factor))
 
 
-def gaussian(mean: object, covariance: object) -> Gaussian:
+def gaussian(mean: object, covariance: object) -> GaussianDensity:
     """The Gaussian with this mean and covariance."""
     mean = np.atleast_1d(np.asarray(mean, dtype=np.float64))
     covariance = np.asarray(covariance, dtype=np.float64)
@@ -89,10 +89,10 @@ def gaussian(mean: object, covariance: object) -> Gaussian:
         covariance.shape == (mean.size, mean.size),
         f"a mean of {mean.size} numbers needs a {mean.size} x {mean.size} covariance, not {covariance.shape}",
     )
-    return Gaussian(jnp.asarray(mean, float), jnp.asarray(pack_factor(precision_factor(covariance)), float))
+    return GaussianDensity(jnp.asarray(mean, float), jnp.asarray(pack_factor(precision_factor(covariance)), float))
 
 
-def standard_gaussian(dimension: int, scale: float = 1.0) -> Gaussian:
+def standard_gaussian(dimension: int, scale: float = 1.0) -> GaussianDensity:
     """N(0, scale^2 I)."""
     require(scale > 0, f"a scale must be positive, not {scale}")
-    return Gaussian(jnp.zeros(dimension), -math.log(scale) * jnp.eye(dimension))
+    return GaussianDensity(jnp.zeros(dimension), -math.log(scale) * jnp.eye(dimension))

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.energies.base import AbstractEnergy, Scalar
-from unnorm.energies.gaussian import Gaussian, standard_gaussian
+from unnorm.energies.gaussian import GaussianDensity, standard_gaussian
 from unnorm.networks import MLP
 from unnorm.networks.autoencoder import AbstractDecoder
 from unnorm.parts import AbstractPartlyFixed
@@ -57,7 +57,7 @@ class LatentPosterior(AbstractEnergy, AbstractPartlyFixed):
     prior: AbstractEnergy
     space: Real = eqx.field(static=True)
 
-    def __init__(self, decoder: AbstractDecoder, x: Float[Array, "..."], prior: Gaussian | AbstractEnergy):
+    def __init__(self, decoder: AbstractDecoder, x: Float[Array, "..."], prior: GaussianDensity | AbstractEnergy):
         self.decoder = decoder
         self.x = x
         self.prior = prior

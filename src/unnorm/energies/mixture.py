@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from unnorm.energies.base import AbstractNormalised, Scalar
-from unnorm.energies.gaussian import Gaussian, pack_factor, precision_factor
+from unnorm.energies.gaussian import GaussianDensity, pack_factor, precision_factor
 from unnorm.errors import require
 from unnorm.estimate import Estimate, mean_estimate
 from unnorm.spaces import Real
@@ -27,13 +27,13 @@ class GaussianMixture(AbstractNormalised):
     """
 
     logits: Float[Array, " k"]
-    components: Gaussian
+    components: GaussianDensity
     space: Real = eqx.field(static=True)
 
     def __init__(self, logits: Float[Array, " k"], means: Float[Array, "k d"], factors: Float[Array, "k d d"]):
-        """`factors` are packed precision factors as in `Gaussian`."""
+        """`factors` are packed precision factors as in `GaussianDensity`."""
         self.logits = logits
-        self.components = jax.vmap(Gaussian)(means, factors)
+        self.components = jax.vmap(GaussianDensity)(means, factors)
         self.space = Real((means.shape[1],))
 
     @property

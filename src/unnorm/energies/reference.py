@@ -25,7 +25,7 @@ from unnorm.energies.committee import (
     stacking_weights,
 )
 from unnorm.energies.em import FULL, SPHERICAL, Covariance, fit_gaussian
-from unnorm.energies.gaussian import Gaussian
+from unnorm.energies.gaussian import GaussianDensity
 from unnorm.energies.mixture import GaussianMixture
 from unnorm.errors import require
 from unnorm.progress import progress as progress_bar
@@ -39,7 +39,7 @@ class OneGaussian(NamedTuple):
 
     ridge: float = 1e-6
 
-    def fit(self, train: Float[Array, "n d"], *, key: PRNGKeyArray | None = None) -> Gaussian:
+    def fit(self, train: Float[Array, "n d"], *, key: PRNGKeyArray | None = None) -> GaussianDensity:
         """The Gaussian of these rows."""
         return fit_gaussian(train, self.ridge)
 
@@ -158,6 +158,6 @@ def best_reference(
     >>> import jax
     >>> train, valid = jax.random.normal(jax.random.key(0), (2, 60, 3))
     >>> type(best_reference(train, valid, key=jax.random.key(1))).__name__
-    'Gaussian'
+    'GaussianDensity'
     """
     return choose_reference(train, valid, key=key).density

@@ -7,6 +7,8 @@ from unnorm.evaluation.likelihoods.likelihood import energies as energies
 from unnorm.evaluation.likelihoods.likelihood import log_likelihood as log_likelihood
 from unnorm.evaluation.partition.ais import ais as ais
 from unnorm.evaluation.partition.bridge import bridge as bridge
+from unnorm.evaluation.partition.enumeration import Enumerated as Enumerated
+from unnorm.evaluation.partition.enumeration import enumerated as enumerated
 from unnorm.evaluation.partition.importance import defensive as defensive
 from unnorm.evaluation.partition.importance import expectation as expectation
 from unnorm.evaluation.partition.importance import expectations as expectations

@@ -41,7 +41,7 @@ from unnorm.estimate import Estimate
 from unnorm.evaluation import energies, log_likelihood, log_partition, tempered_population
 from unnorm.experiments.base import Claim, Experiment, Job, Published, Result, Row, over_seeds
 from unnorm.networks.wells import Wells
-from unnorm.noises import Gaussian, GlobalJumps, Jumps, KernelDensity, MomentGaussian, scales_of
+from unnorm.noises import FittedKDE, Gaussian, GlobalJumps, Jumps, MomentGaussian, scales_of
 from unnorm.objectives import CNCE, NCE, AbstractObjective, TiltNCE
 from unnorm.training import fit
 
@@ -80,7 +80,7 @@ def _objective(name: str, step: float, bandwidth: float) -> AbstractObjective:
     if name == "NCE":
         return NCE(MomentGaussian())
     if name == "NCE global":
-        return NCE(KernelDensity(bandwidth))
+        return NCE(FittedKDE(bandwidth))
     if name == "CNCE local":
         return CNCE(Gaussian(step))
     if name == "CNCE global":

@@ -1,6 +1,6 @@
 """Schroeder et al. 2023: energy discrepancy on densities of the plane, and its two limits.
 
-The seed shows pictures and no numbers. Here a network is trained on each problem by energy discrepancy (Gaussian noise
+The source prints no numbers. Here a network is trained on each problem by energy discrepancy (Gaussian noise
 half as wide as the data, 16 draws, stabiliser 1), its normaliser found by quadrature on a grid, and its log-likelihood
 on held-out rows set beside the true density's. On two far modes a narrower noise is tried too: it does not see across
 the gap, as score matching does not, and gets the weights of the modes wrong.
@@ -27,7 +27,7 @@ import numpy as np
 from jaxtyping import Array
 
 from unnorm.data import load
-from unnorm.energies import Gaussian, MLPEnergy
+from unnorm.energies import GaussianDensity, MLPEnergy
 from unnorm.estimate import Estimate, mean_estimate
 from unnorm.evaluation import energies
 from unnorm.experiments.base import Claim, Experiment, Job, Result, Row, exact
@@ -95,7 +95,7 @@ def _line(objective: EnergyDiscrepancy, theta: Array, keys: Array) -> tuple[Arra
         batch = jax.random.normal(data, (500, 1))
 
         def loss(theta):
-            return objective(Gaussian(theta[:1], -theta[1:, None]), None, batch, key=noise)[0]
+            return objective(GaussianDensity(theta[:1], -theta[1:, None]), None, batch, key=noise)[0]
 
         return jax.value_and_grad(loss)(theta)
 

@@ -41,11 +41,11 @@ from unnorm.estimate import Estimate, mean_estimate
 from unnorm.evaluation import classifier_test, median_bandwidth, mmd
 from unnorm.evaluation.two_sample.mmd import GaussianSum
 from unnorm.experiments.base import Claim, Experiment, Job, Result, Row, exact
-from unnorm.networks import MLP
+from unnorm.networks import MLP, widened
 from unnorm.noises import Gaussian
 from unnorm.noises.base import Level
 from unnorm.objectives import DSM
-from unnorm.scores import AbstractPlainScore, FromScore, widened
+from unnorm.scores import AbstractPlainScore, FromScore
 from unnorm.training import fit
 
 SIGMA, PIXELS, SIDE = 0.5, 784, 28
@@ -91,7 +91,7 @@ class Digits(AbstractPlainScore):
         """D(x~), the mean of the digits that may have been x~."""
         return jax.nn.sigmoid(self.network(2 * (noisy - 0.13)))
 
-    def __call__(self, t: Level, x: Point) -> Point:
+    def __call__(self, t: Level, x: Point, condition: Any = None) -> Point:
         return (self.denoise(x) - x) / SIGMA**2
 
 

@@ -12,10 +12,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.data.shapes import Rings, SwissRoll
 from unnorm.energies import AbstractEnergy, FunctionEnergy, NeuralEnergy, gaussian_mixture
-from unnorm.networks import MLP
+from unnorm.networks import MLP, widened
 from unnorm.noises import Gaussian
 from unnorm.objectives import DSM, DenoisingKL
-from unnorm.scores import GaussianDenoiser, widened
+from unnorm.scores import GaussianDenoiser
 from unnorm.spaces import Real
 from unnorm.training import constant, fit
 

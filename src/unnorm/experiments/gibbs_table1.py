@@ -59,7 +59,7 @@ from unnorm.generators import GibbsTransition, PosteriorDraw, generate
 from unnorm.noises import VarianceExploding
 from unnorm.objectives import DSM
 from unnorm.samplers import AbstractSampler, DenoisingGibbs, FullCovariance, isotropic_covariance, learned_posterior
-from unnorm.scores import conditional_score
+from unnorm.scores import levelled_score
 from unnorm.training import fit
 
 #: Chains behind a published mean.
@@ -187,14 +187,14 @@ def _exact(name: str, seed: int, size: Size) -> dict[str, Any]:
 
 
 def _levels(name: str, seed: int, size: Size) -> dict[str, Any]:
-    """Gibbs between the levels of a conditional score, and fresh rows for comparison."""
+    """Gibbs between the levels of a levelled score, and fresh rows for comparison."""
     keys = _keys(name, seed)
     data = data_of(name, ROWS, keys[0])
     spread = float(jnp.sqrt(jnp.mean(jnp.var(data, axis=0))))
     begin, run, out = jax.random.split(keys[5], 3)
-    model = conditional_score(NOISE, 2, spread=spread, width=128, depth=3, key=begin)
+    model = levelled_score(NOISE, 2, spread=spread, width=128, depth=3, key=begin)
     score = fit(model, DSM(NOISE), data, steps=size.steps, batch=256, rate=3e-3, key=run, progress=False).model
-    found = generate(score, NOISE, GibbsTransition(), levels=TIMES, n=ROWS, shape=(2,), finish=PosteriorDraw(), key=out)
+    found = generate(score, GibbsTransition(), levels=TIMES, n=ROWS, finish=PosteriorDraw(), key=out)
     reference = np.asarray(data)
     fresh = np.asarray(data_of(name, ROWS, keys[6]))
     kernels = bandwidths(data)

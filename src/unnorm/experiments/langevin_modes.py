@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,7 +27,7 @@ from unnorm.generators import AbstractTransition, GibbsTransition, LangevinCorre
 from unnorm.noises import VarianceExploding
 from unnorm.noises.base import Level
 from unnorm.samplers import Langevin, sample
-from unnorm.scores import AbstractPlainScore
+from unnorm.scores import LevelledFunction
 
 WEIGHTS = (0.2, 0.8)
 CENTRES = np.array([[-5.0, -5.0], [5.0, 5.0]])
@@ -39,7 +40,7 @@ METHODS = (TRUTH, PLAIN, PRINTED, CODE, MENDED, GIBBS)
 WEIGHT, LOST = "weight of the larger mode", "share of points lost"
 
 
-class MixtureScore(AbstractPlainScore):
+class MixtureSlope(eqx.Module):
     """Exact at every level: means as they are, variances own + sigma(t)^2."""
 
     noise: VarianceExploding
@@ -70,10 +71,8 @@ def _points(method: str, begin: Array, key: Array) -> np.ndarray:
         return trace.draws[:, 0]
     noise, own, transition = WALKS[method]
     finish = PosteriorDraw() if method == GIBBS else Stay()
-    score = MixtureScore(noise, own)
-    return generate(
-        score, noise, transition, levels=TIMES, n=POINTS, shape=(2,), start=begin, finish=finish, key=key
-    ).points
+    score = LevelledFunction(MixtureSlope(noise, own), noise)
+    return generate(score, transition, levels=TIMES, n=POINTS, shape=(2,), start=begin, finish=finish, key=key).points
 
 
 def _repeat(method: str, repeats: int, seed: int) -> dict[str, Any]:

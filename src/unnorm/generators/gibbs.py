@@ -6,13 +6,13 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from unnorm.errors import require
-from unnorm.generators.base import AbstractTransition
-from unnorm.noises.base import AbstractGaussianNoise, Level, Point, Scalar
+from unnorm.generators.base import AbstractOneStep, Info
+from unnorm.noises.base import Level, Point
 from unnorm.samplers.denoising_gibbs import AbstractCovariance, FullCovariance, take_away
-from unnorm.scores import AbstractScore
+from unnorm.scores import AbstractLevelledScore
 
 
-class GibbsTransition(AbstractTransition):
+class GibbsTransition(AbstractOneStep):
     """x_s given x_t by its first two moments, `steps` times, with noise from level s up to t in between.
 
     Between levels x_t = a x_s + sqrt(v) z, with a = alpha(t) / alpha(s) and v = sigma(t)^2 - a^2 sigma(s)^2, so the
@@ -36,10 +36,10 @@ class GibbsTransition(AbstractTransition):
             f"{type(self.covariance).__name__} belongs to one noise level; use FullCovariance or DiagonalCovariance",
         )
 
-    def counted(
-        self, score: AbstractScore, noise: AbstractGaussianNoise, t: Level, s: Level, x: Point, *, key: PRNGKeyArray
-    ) -> tuple[Point, Scalar]:
-        """The transition, and how many variances had to be raised to the floor."""
+    def move(
+        self, score: AbstractLevelledScore, t: Level, s: Level, x: Point, *, key: PRNGKeyArray
+    ) -> tuple[Point, Info]:
+        noise = score.noise
         kept = noise.alpha(t) / noise.alpha(s)
         # Between equal levels there is nothing to take away, and rounding may say less than nothing.
         variance = jnp.maximum(noise.variance(t) - kept**2 * noise.variance(s), 0)
@@ -55,9 +55,5 @@ class GibbsTransition(AbstractTransition):
             return (x, total + clipped), None
 
         keys = jax.random.split(key, self.steps)
-        return jax.lax.scan(up_and_down, down(x, keys[0]), keys[1:])[0]
-
-    def __call__(
-        self, score: AbstractScore, noise: AbstractGaussianNoise, t: Level, s: Level, x: Point, *, key: PRNGKeyArray
-    ) -> Point:
-        return self.counted(score, noise, t, s, x, key=key)[0]
+        x, clipped = jax.lax.scan(up_and_down, down(x, keys[0]), keys[1:])[0]
+        return x, {"clipped": clipped}

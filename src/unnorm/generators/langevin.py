@@ -6,12 +6,12 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from unnorm.errors import require
-from unnorm.generators.base import AbstractTransition
-from unnorm.noises.base import AbstractGaussianNoise, Level, Point
-from unnorm.scores import AbstractScore
+from unnorm.generators.base import AbstractOneStep, Info
+from unnorm.noises.base import Level, Point
+from unnorm.scores import AbstractLevelledScore
 
 
-class LangevinCorrector(AbstractTransition):
+class LangevinCorrector(AbstractOneStep):
     """x <- x + a s(s, x) + sqrt(2 a) z, `steps` times, with a = ratio * sigma(s)^2.
 
     Song and Ermon 2019; Zhang et al. 2023, Alg. 1.
@@ -26,12 +26,12 @@ class LangevinCorrector(AbstractTransition):
     def __check_init__(self):
         require(self.ratio > 0 and self.steps >= 1, "a Langevin corrector needs a positive ratio and at least one step")
 
-    def __call__(
-        self, score: AbstractScore, noise: AbstractGaussianNoise, t: Level, s: Level, x: Point, *, key: PRNGKeyArray
-    ) -> Point:
-        step = self.ratio * noise.sigma(s) ** 2
+    def move(
+        self, score: AbstractLevelledScore, t: Level, s: Level, x: Point, *, key: PRNGKeyArray
+    ) -> tuple[Point, Info]:
+        step = self.ratio * score.noise.sigma(s) ** 2
 
-        def move(x, key):
+        def once(x, key):
             return x + step * score(s, x) + jnp.sqrt(2 * step) * jax.random.normal(key, x.shape, x.dtype), None
 
-        return jax.lax.scan(move, x, jax.random.split(key, self.steps))[0]
+        return jax.lax.scan(once, x, jax.random.split(key, self.steps))[0], {}

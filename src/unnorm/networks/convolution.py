@@ -182,7 +182,7 @@ def _checked(padding: Padding) -> Padding:
     if isinstance(padding, str):
         require(padding in ("SAME", "VALID"), f'a padding is "SAME", "VALID" or numbers of zeros, not {padding!r}')
     else:
-        require(min(map(min, padding)) >= 0, f"a padding must not be negative, as in {padding}")
+        require(min(map(min, padding)) >= 0, f"a padding must be 0 or more, not {padding}")
     return padding
 
 
@@ -221,7 +221,7 @@ def convolve(
         x.ndim == 3,
         f"a convolution takes one image (rows, columns, channels), not shape {x.shape}; use jax.vmap for many",
     )
-    require(kernel.ndim == 4, f"a kernel has rows, columns, inputs and outputs; this one is of shape {kernel.shape}")
+    require(kernel.ndim == 4, f"a kernel has rows, columns, inputs and outputs; this one has shape {kernel.shape}")
     require(x.shape[2] == kernel.shape[2], f"a kernel of {kernel.shape[2]} inputs cannot take {x.shape[2]} channels")
     padding = _checked(padding)
     pads = (padding, padding) if isinstance(padding, str) else padding
@@ -262,8 +262,8 @@ class Conv(eqx.Module):
         key: PRNGKeyArray,
     ):
         """A kernel of `size` rows and columns, whose neighbours are `dilation` apart on the image."""
-        require(inputs >= 1 and outputs >= 1, f"a convolution needs channels, not {inputs} inputs, {outputs} outputs")
-        require(scale >= 0, f"the scale of the first weights must not be negative, as {scale} is")
+        require(inputs >= 1 and outputs >= 1, f"a convolution needs channels in and out, not {inputs} and {outputs}")
+        require(scale >= 0, f"the scale of the first weights must be 0 or more, not {scale}")
         shape = (*_pair("size", size), inputs, outputs)
         bound = scale / math.sqrt(math.prod(shape[:3]))
         for_kernel, for_bias = jax.random.split(key)

@@ -5,6 +5,8 @@ from abc import abstractmethod
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 Point = Shaped[Array, "..."]
@@ -108,6 +110,20 @@ class AbstractGaussianNoise(AbstractKernel):
         """g(t) of the forward process."""
         variance, rate = jax.value_and_grad(self.variance)(jnp.asarray(t, float))
         return jnp.sqrt(rate - 2 * self.drift(t) * variance)
+
+
+def same_noise(one: AbstractGaussianNoise, other: AbstractGaussianNoise) -> bool:
+    """Whether two noises are of one class with equal fields; inside compiled code arrays count as equal.
+
+    >>> from unnorm.noises import Gaussian
+    >>> same_noise(Gaussian(0.5), Gaussian(0.5)), same_noise(Gaussian(0.5), Gaussian(0.4))
+    (True, False)
+    """
+    (mine, made), (theirs, other_made) = jax.tree.flatten(one), jax.tree.flatten(other)
+    if made != other_made:
+        return False
+    pairs = zip(mine, theirs, strict=True)
+    return all(any(isinstance(leaf, Tracer) for leaf in pair) or np.array_equal(*pair) for pair in pairs)
 
 
 def isotropic_log_prob(offset: Point, sigma: Scalar | float) -> Scalar:

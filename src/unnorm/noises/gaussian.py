@@ -61,7 +61,7 @@ class VariancePreserving(AbstractGaussianNoise):
     def __check_init__(self):
         require(
             0 < self.low <= self.high < inf,
-            f"noise rates must not fall, and be positive and finite, not {self.low}..{self.high}",
+            f"noise rates must be positive and finite, and must not fall, not {self.low}..{self.high}",
         )
 
     def _log_alpha(self, t: Level) -> Scalar:

@@ -1,8 +1,8 @@
 """Local moves and jumps between modes, together: the noise of mix-CNCE (Yu et al. 2025).
 
 A local kernel shows the shape of one mode, a global one how much each mode weighs. `Choice` picks one kernel per
-noise point and remembers which (the paper's mix); `Blend` is the same mixture seen as one kernel, its density summed
-over the choices. `Jumps` and `GlobalJumps` are recipes: they become noises when they see the data.
+noise point and remembers which (the paper's mix); `BlendedKernel` is the same mixture seen as one kernel, its density
+summed over the choices. `Jumps` and `GlobalJumps` are recipes: they become noises when they see the data.
 """
 
 import math
@@ -19,7 +19,7 @@ from unnorm.energies.em import moment_gaussian
 from unnorm.errors import require
 from unnorm.noises.base import AbstractKernel, AbstractNoise, Level, Point, Scalar
 from unnorm.noises.gaussian import Gaussian
-from unnorm.noises.kde import KDE, REMEMBERED, DataJump, Independent, LeaveOneOut, Remembered
+from unnorm.noises.kde import REMEMBERED, DataJump, Independent, KDEJump, LeaveOneOut, Remembered
 from unnorm.noises.rows import Rows
 
 
@@ -88,7 +88,7 @@ class Choice(AbstractNoise):
         return jnp.concatenate(ys), jnp.concatenate(ratios)
 
 
-class Blend(AbstractKernel):
+class BlendedKernel(AbstractKernel):
     """q(y | x) = sum_i share_i q_i(y | x), as one kernel with its exact density."""
 
     noises: tuple[AbstractNoise, ...]
@@ -117,14 +117,14 @@ class LeaveOneOutBlend(AbstractNoise):
     (r e^{(1 - r^2) / 2})^d (1 - share) / (n share), at most 1 / n at equal shares; and of the jumps 1 / n come from it.
 
     >>> import jax.numpy as jnp
-    >>> blend = LeaveOneOutBlend(Gaussian(1.0), KDE(jnp.array([[0.0], [1.0]]), 1.0), 0.5)
+    >>> blend = LeaveOneOutBlend(Gaussian(1.0), KDEJump(jnp.array([[0.0], [1.0]]), 1.0), 0.5)
     >>> x, y = jnp.zeros(1), jnp.full(1, 9.0)
     >>> round(float(blend.of_data(0.0, x, y) - blend.log_prob(0.0, x, y)), 4)
     -0.2809
     """
 
     local: Gaussian
-    kde: KDE
+    kde: KDEJump
     share: float = eqx.field(static=True)
     #: The estimate at the rows it was made of, each without its own kernel, if it was computed beforehand.
     known: Rows | None = None
@@ -181,7 +181,7 @@ def _check_left_out(leave_one_out: bool, bandwidth: float) -> None:
 
 
 def _check_rows(data: Float[Array, "n d"]) -> None:
-    require(len(data) >= 2, f"jumps lead from one row to another, and the data have {len(data)}; use noises.Gaussian")
+    require(len(data) >= 2, f"jumps need at least 2 rows to lead between, not {len(data)}; use noises.Gaussian")
 
 
 def _widths(local: float | tuple[float, ...]) -> tuple[float, ...]:
@@ -199,14 +199,14 @@ class GlobalJumps(AbstractNoiseFromData):
     leave_one_out: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
-        require(0 <= self.bandwidth < inf, f"a bandwidth is finite and not negative, and this one is {self.bandwidth}")
+        require(0 <= self.bandwidth < inf, f"a bandwidth must be finite and not negative, not {self.bandwidth}")
         _check_left_out(self.leave_one_out, self.bandwidth)
 
     def fit(self, data: Float[Array, "n d"]) -> AbstractNoise:
         _check_rows(data)
         if self.bandwidth == 0:
             return DataJump(data)
-        kde = KDE(data, self.bandwidth, block=self.block)
+        kde = KDEJump(data, self.bandwidth, block=self.block)
         jump = LeaveOneOut(kde) if self.leave_one_out else kde
         return Remembered(jump) if len(data) <= REMEMBERED else jump
 
@@ -240,7 +240,7 @@ class Jumps(AbstractNoiseFromData):
             all(0 < width < inf for width in self.local),
             f"local moves must have a positive and finite size, not {self.local}",
         )
-        require(0 <= self.bandwidth < inf, f"a bandwidth is finite and not negative, and this one is {self.bandwidth}")
+        require(0 <= self.bandwidth < inf, f"a bandwidth must be finite and not negative, not {self.bandwidth}")
         _check_left_out(self.leave_one_out, self.bandwidth)
 
     def fit(self, data: Float[Array, "n d"]) -> AbstractNoise:
@@ -268,13 +268,13 @@ class BlendedJumps(AbstractNoiseFromData):
         require(0 < self.local < inf, f"local moves must have a positive and finite size, not {self.local}")
         require(
             0 < self.bandwidth < inf,
-            f"blended jumps need a positive bandwidth, and a finite one, to have a density; not {self.bandwidth}",
+            f"the bandwidth of blended jumps must be positive and finite, not {self.bandwidth}",
         )
 
     def fit(self, data: Float[Array, "n d"]) -> AbstractNoise:
         _check_rows(data)
-        local, kde = Gaussian(self.local), KDE(data, self.bandwidth)
+        local, kde = Gaussian(self.local), KDEJump(data, self.bandwidth)
         if not self.leave_one_out:
-            return Blend((local, kde), (self.share, 1 - self.share))
+            return BlendedKernel((local, kde), (self.share, 1 - self.share))
         known = Rows(data, kde.leave_one_out) if len(data) <= REMEMBERED else None
         return LeaveOneOutBlend(local, kde, self.share, known)

@@ -15,11 +15,11 @@ from unnorm.noises.rows import Rows
 REMEMBERED = 20_000
 
 
-class KDE(AbstractKernel):
+class KDEJump(AbstractKernel):
     """q(y | x) = (1/n) sum_i N(y; c_i, bandwidth^2 I), whatever x was: `energies.KDE` as a noise.
 
     >>> import jax.numpy as jnp
-    >>> round(float(KDE(jnp.zeros((4, 1)), 1.0).log_prob(0.0, jnp.zeros(1), jnp.zeros(1))), 4)
+    >>> round(float(KDEJump(jnp.zeros((4, 1)), 1.0).log_prob(0.0, jnp.zeros(1), jnp.zeros(1))), 4)
     -0.9189
     """
 
@@ -59,16 +59,16 @@ class KDE(AbstractKernel):
 class LeaveOneOut(AbstractNoise):
     """Draws of a KDE, with a ratio that does not count the data point's own kernel.
 
-    log q(y) is the whole estimate's, log q(x) is that of the other centres (`KDE.leave_one_out`): x is one of the rows
+    log q(y) is the whole estimate's, log q(x) is that of the other centres (`leave_one_out`): x is one of the rows
     the estimate was made of, y is not, and a contrast of the two must not mistake that for a property of the density.
 
     >>> import jax.numpy as jnp
-    >>> kde = KDE(jnp.array([[0.0], [1.0]]), 1.0)
+    >>> kde = KDEJump(jnp.array([[0.0], [1.0]]), 1.0)
     >>> round(float(kde.log_density(jnp.zeros(1)) - kde.leave_one_out(jnp.zeros(1))), 4)
     0.2809
     """
 
-    kde: KDE
+    kde: KDEJump
 
     @property
     def makes_real_numbers(self) -> bool:
@@ -101,20 +101,20 @@ class Remembered(AbstractNoise):
 
     >>> import jax, jax.numpy as jnp
     >>> data = jnp.arange(6.0).reshape(3, 2)
-    >>> noise = Remembered(KDE(data, 0.5))
+    >>> noise = Remembered(KDEJump(data, 0.5))
     >>> ys, ratios = noise.propose_each(0.0, data, key=jax.random.key(0))
     >>> _, computed = noise.jump.propose_each(0.0, data, key=jax.random.key(0))
     >>> bool(jnp.allclose(ratios, computed))
     True
     """
 
-    jump: KDE | LeaveOneOut
+    jump: KDEJump | LeaveOneOut
     known: Rows
 
-    def __init__(self, jump: KDE | LeaveOneOut):
+    def __init__(self, jump: KDEJump | LeaveOneOut):
         """The rows are those the jump was made of."""
         self.jump = jump
-        self.known = Rows((jump if isinstance(jump, KDE) else jump.kde).density.centres, jump.of_data)
+        self.known = Rows((jump if isinstance(jump, KDEJump) else jump.kde).density.centres, jump.of_data)
 
     @property
     def makes_real_numbers(self) -> bool:
@@ -176,7 +176,7 @@ class DataJump(AbstractNoise):
         return any_row(self.centres, key=key)
 
     def log_prob(self, t: Level, y: Float[Array, " d"], x: Float[Array, " d"]) -> Scalar:
-        raise InputError("DataJump has no density; use KDE with a positive bandwidth where one is needed")
+        raise InputError("DataJump has no density; use KDEJump with a positive bandwidth where one is needed")
 
     def propose(self, t: Level, x: Float[Array, " d"], *, key: PRNGKeyArray) -> tuple[Float[Array, " d"], Scalar]:
         return self.sample(t, x, key=key), jnp.zeros((), x.dtype)

@@ -14,9 +14,9 @@ from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from unnorm.energies.base import AbstractNormalised, Point, Scalar
 from unnorm.energies.em import fit_mixture, moment_gaussian
-from unnorm.energies.gaussian import Gaussian
+from unnorm.energies.gaussian import GaussianDensity
 from unnorm.errors import require
-from unnorm.noises.kde import KDE, REMEMBERED
+from unnorm.noises.kde import REMEMBERED, KDEJump
 from unnorm.noises.rows import Rows
 
 
@@ -63,7 +63,7 @@ class Known(AbstractReference):
 class LeftOutKernels(AbstractReference):
     """A kernel density estimate that does not count a training row's own kernel at that row."""
 
-    kde: KDE
+    kde: KDEJump
     #: The density at the rows it was made of, if it was computed beforehand.
     known: Rows | None = None
 
@@ -91,7 +91,7 @@ class AbstractReferenceFromData(eqx.Module):
 def _isotropic(data: Float[Array, "n d"], scale: Scalar, at_zero: bool) -> Known:
     d = data.shape[1]
     mean = jnp.zeros(d, data.dtype) if at_zero else data.mean(0)
-    return Known(Gaussian(mean, -jnp.log(scale) * jnp.eye(d, dtype=data.dtype)))
+    return Known(GaussianDensity(mean, -jnp.log(scale) * jnp.eye(d, dtype=data.dtype)))
 
 
 class MomentGaussian(AbstractReferenceFromData):
@@ -111,7 +111,7 @@ class MomentGaussian(AbstractReferenceFromData):
 
     def fit(self, data: Float[Array, "n d"], *, key: PRNGKeyArray) -> Known:
         found = moment_gaussian(data, self.widen)
-        return Known(Gaussian(jnp.zeros_like(found.mean), found.factor) if self.at_zero else found)
+        return Known(GaussianDensity(jnp.zeros_like(found.mean), found.factor) if self.at_zero else found)
 
 
 class UnitGaussian(AbstractReferenceFromData):
@@ -148,7 +148,7 @@ def largest_squared_distance(data: Float[Array, "n d"], block: int = 512) -> Sca
     return jnp.max(jax.lax.map(furthest, rows))
 
 
-class KernelDensity(AbstractReferenceFromData):
+class FittedKDE(AbstractReferenceFromData):
     """A Gaussian kernel density estimate of the data, evaluated at a row without that row."""
 
     bandwidth: float = eqx.field(static=True)
@@ -159,7 +159,7 @@ class KernelDensity(AbstractReferenceFromData):
 
     def fit(self, data: Float[Array, "n d"], *, key: PRNGKeyArray) -> LeftOutKernels:
         require(len(data) >= 2, f"a density that leaves a row out needs at least 2 rows, not {len(data)}")
-        kde = KDE(data, self.bandwidth, block=self.block)
+        kde = KDEJump(data, self.bandwidth, block=self.block)
         return LeftOutKernels(kde, Rows(data, kde.leave_one_out) if len(data) <= REMEMBERED else None)
 
 

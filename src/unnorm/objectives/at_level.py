@@ -7,11 +7,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.errors import InputError
 from unnorm.objectives.base import AbstractObjective, AbstractStateRemarks, Info, Scalar, remarks_of
-from unnorm.scores import ConditionalEnergy
+from unnorm.scores import LevelledEnergy
 
 
 class AtLevel(AbstractObjective, AbstractStateRemarks):
-    """L(E(t, .)): the objective of the energy at one level t of a `scores.ConditionalEnergy`.
+    """L(E(t, .)): the objective of the energy at one level t of a `scores.LevelledEnergy`.
 
     A regularised diffusion (Yu et al. 2025) is `DSM(noise) + weight * AtLevel(CNCE(jumps), 0.0)`: denoising at every
     level, which cannot tell the weights of far modes at small noise, and jumps between them at the smallest, which can.
@@ -30,11 +30,11 @@ class AtLevel(AbstractObjective, AbstractStateRemarks):
         """As the objective's."""
         return self.objective.comparable
 
-    def init(self, model: ConditionalEnergy, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> Any:
+    def init(self, model: LevelledEnergy, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> Any:
         """As the objective's."""
-        if not isinstance(model, ConditionalEnergy):
+        if not isinstance(model, LevelledEnergy):
             raise InputError(
-                f"AtLevel trains one level of a scores.ConditionalEnergy, and {type(model).__name__} has no levels; "
+                f"AtLevel trains one level of a scores.LevelledEnergy, and {type(model).__name__} has no levels; "
                 "use the objective itself"
             )
         return self.objective.init(model.at(self.level), data, key=key)
@@ -43,6 +43,6 @@ class AtLevel(AbstractObjective, AbstractStateRemarks):
         return remarks_of(self.objective, state)
 
     def __call__(
-        self, model: ConditionalEnergy, state: Any, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
+        self, model: LevelledEnergy, state: Any, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
     ) -> tuple[Scalar, tuple[Any, Info]]:
         return self.objective(model.at(self.level), state, batch, key=key)

@@ -1,5 +1,6 @@
 """What objectives may be given: an impossible model, noise or number is refused before any work, in one sentence."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -10,10 +11,11 @@ from jax.core import Tracer
 from unnorm.arguments import named
 from unnorm.energies import AbstractEnergy
 from unnorm.errors import InputError, require
-from unnorm.noises import AbstractGaussianNoise
+from unnorm.noises import AbstractGaussianNoise, same_noise
+from unnorm.parts import held
 from unnorm.samplers.base import AbstractSampler
-from unnorm.scores import AbstractScore, ConditionalEnergy
-from unnorm.spaces import AbstractSpace, Binary
+from unnorm.scores import AbstractLevelledScore, AbstractScore, LevelledEnergy
+from unnorm.spaces import AbstractSpace, Binary, Conditioned
 
 
 def require_kind(given: Any, kinds: type | tuple[type, ...], sentence: str) -> None:
@@ -26,10 +28,8 @@ def require_energy(model: Any, who: str) -> None:
     """Refuse a model that is no energy."""
     if isinstance(model, AbstractEnergy):
         return
-    if isinstance(model, ConditionalEnergy):
-        raise InputError(
-            f"{who} trains one energy, and ConditionalEnergy has one at every level; use AtLevel({who}(..))"
-        )
+    if isinstance(model, LevelledEnergy):
+        raise InputError(f"{who} trains one energy, and LevelledEnergy has one at every level; use AtLevel({who}(..))")
     advice = (
         "train a score by DSM or SSM"
         if isinstance(model, AbstractScore)
@@ -62,6 +62,65 @@ def require_gaussian(noise: Any, who: str) -> None:
     require_kind(
         noise, AbstractGaussianNoise, f"{who} takes away Gaussian noise such as noises.Gaussian(0.1), not {{}}"
     )
+
+
+def noise_for(given: AbstractGaussianNoise | None, score: AbstractScore, who: str) -> AbstractGaussianNoise:
+    """The noise of an objective: its own, or where it has none the score's; refused if they are not one and the same.
+
+    >>> import unnorm as un
+    >>> score = un.scores.LevelledFunction(lambda t, x: -x, un.noises.Gaussian(0.5))
+    >>> noise_for(un.noises.Gaussian(0.1), score, "DSM")
+    Traceback (most recent call last):
+    unnorm.errors.InputError: DSM adds Gaussian(scale=0.1), and LevelledFunction is made for Gaussian(scale=0.5); \
+leave the noise out, as in DSM(), to take the score's own
+    """
+    if not isinstance(score, AbstractLevelledScore):
+        if given is None:
+            raise InputError(
+                f"{who} needs a noise, for {named(score)} has none of its own; use {who}(noises.Gaussian(0.1))"
+            )
+        return given
+    if given is None:
+        return held(score.noise)
+    require(
+        same_noise(given, score.noise),
+        f"{who} adds {told(given)}, and {named(score)} is made for {told(score.noise)}; "
+        f"leave the noise out, as in {who}(), to take the score's own",
+    )
+    return given
+
+
+def told(noise: AbstractGaussianNoise) -> str:
+    """A noise by its class and fields.
+
+    >>> import unnorm as un
+    >>> told(un.noises.VarianceExploding(0.1, 10.0))
+    'VarianceExploding(low=0.1, high=10.0)'
+    """
+
+    def value(field: Any) -> str:
+        if isinstance(field, jax.Array | np.ndarray) and not isinstance(field, Tracer) and field.size == 1:
+            return f"{float(field):g}"
+        return named(field)
+
+    fields = (f"{field.name}={value(getattr(noise, field.name))}" for field in dataclasses.fields(noise))
+    return f"{type(noise).__name__}({', '.join(fields)})"
+
+
+def parted(rows: Any, score: AbstractScore, who: str) -> Conditioned:
+    """Rows as points and the condition beside each (None where there is none), refused if the score takes others."""
+    beside = isinstance(rows, Conditioned)
+    if score.condition is None:
+        require(
+            not beside, f"{who} got a condition beside each point, and {named(score)} takes none; train on the points"
+        )
+        return Conditioned(rows, None)
+    require(
+        beside,
+        f"{named(score)} takes a condition on {score.condition}; give {who} rows that are "
+        "spaces.Conditioned(points, conditions)",
+    )
+    return rows
 
 
 def require_sigma(noise: AbstractGaussianNoise, level: float, who: str) -> None:

@@ -7,8 +7,7 @@ from jaxtyping import Array
 
 from unnorm.noises import AbstractGaussianNoise
 from unnorm.objectives.base import Scalar
-from unnorm.objectives.denoising import AbstractDenoising
-from unnorm.scores import AbstractScore
+from unnorm.objectives.denoising import AbstractDenoising, Slope
 
 
 class DSMVR(AbstractDenoising):
@@ -34,11 +33,11 @@ class DSMVR(AbstractDenoising):
     """
 
     comparable: ClassVar[bool] = True
-    noise: AbstractGaussianNoise
+    noise: AbstractGaussianNoise | None = None
 
-    def at(self, score: AbstractScore, t: Scalar, x: Array, z: Array) -> Scalar:
-        clean, sigma = self.noise.alpha(t) * x, self.noise.sigma(t)
-        before, after = score(t, clean), score(t, clean + sigma * z)
+    def at(self, noise: AbstractGaussianNoise, slope: Slope, t: Scalar, x: Array, z: Array) -> Scalar:
+        clean, sigma = noise.alpha(t) * x, noise.sigma(t)
+        before, after = slope(t, clean), slope(t, clean + sigma * z)
         # sigma^2 times the bracket and never 1 / sigma alone, which a level of no noise would make infinite.
         bracket = jnp.sum(0.5 * (sigma * after) ** 2 + sigma * (after - before) * z)
-        return bracket / jnp.minimum(1.0, self.noise.sigma(jnp.ones_like(t))) ** 2
+        return bracket / jnp.minimum(1.0, noise.sigma(jnp.ones_like(t))) ** 2

@@ -215,7 +215,7 @@ class KernelVAE(AbstractImplicit):
             require_count(self.followed, 1, "the codes whose gradient is followed")
             require(
                 self.followed <= self.draws,
-                f"of {self.draws} codes the gradient cannot be followed through {self.followed}",
+                f"the gradient can be followed through 1 to {self.draws} codes, not {self.followed}",
             )
 
     def __call__(

@@ -34,7 +34,7 @@ class NCE(AbstractObjective):
     n rows of data against m = ratio n draws of the noise q: G is the log-odds that a point is data. At its minimum
     exp(-E) is the normalised density, so E must be able to shift by a constant: neural energies do, others are given
     one by `energies.Shifted`, without which a DKEF is refused. `noise` is a normalised density, a reference, or a
-    recipe that makes one from the data (`noises.MomentGaussian`, `UnitGaussian`, `SpanGaussian`, `KernelDensity`,
+    recipe that makes one from the data (`noises.MomentGaussian`, `UnitGaussian`, `SpanGaussian`, `FittedKDE`,
     `FittedMixture`). Gutmann and Hyvarinen 2012. Some lecture slides print the offset log(m/n), of the wrong sign.
 
     >>> import unnorm as un

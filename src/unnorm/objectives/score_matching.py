@@ -199,7 +199,7 @@ class SSMVR(AbstractObjective):
 
     def __check_init__(self):
         require_directions(self.slices, self.draws)
-        require(self.slices.white, f"SSMVR needs directions with E[v v'] = I, and {self.slices} has not; use SSM")
+        require(self.slices.white, f"SSMVR needs directions with E[v v'] = I, and {self.slices} is not such; use SSM")
 
     def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
         """Nothing persists between steps; a model without a score is refused here."""

@@ -54,7 +54,7 @@ def require_directions(slices: AbstractSlices, draws: int, *, white: bool = Fals
     require_kind(slices, AbstractSlices, "directions follow a law such as objectives.GaussianSlices(), not {}")
     require(
         not white or slices.white,
-        f"slices must have E[v v'] = I, and {slices} has not; use RademacherSlices()",
+        f"slices must have E[v v'] = I, and {slices} is not such; use RademacherSlices()",
     )
     require_count(draws, 1, "directions per point")
 

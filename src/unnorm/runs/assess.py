@@ -1,7 +1,7 @@
 """What is known about a fitted model: each finding that the model and its space allow.
 
-log Z and likelihood of an energy whose space has a base to measure from or few enough points to be counted; weights of
-modes where they are known; draws of whatever chains can walk, and how far they are from held-out rows.
+log Z and likelihood of an energy whose space has a base to measure from; weights of modes where they are known; draws
+of whatever chains can walk, and how far they are from held-out rows.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,12 @@ from unnorm.energies import (
     AbstractNormalised,
     Blend,
     FunctionEnergy,
-    Gaussian,
+    GaussianDensity,
     GaussianMixture,
     Tilted,
 )
 from unnorm.estimate import Estimate
 from unnorm.evaluation import defensive, expectations, log_likelihood, log_partition, mmd
-from unnorm.runs.counting import counted_log_z, few_points
 from unnorm.runs.findings import (
     THINNED,
     AbstractDraws,
@@ -41,8 +40,10 @@ from unnorm.runs.findings import (
 )
 from unnorm.runs.prepare import Prepared, points_of, table_schema
 from unnorm.runs.references import References, references_of
+from unnorm.runs.trees import numbers_of
 from unnorm.runs.walks import chains_of, has_chains
 from unnorm.samplers import ImportanceResampling, Resampled, Trace, sample
+from unnorm.spaces import Binary, Categorical
 
 #: The weights of modes are shown up to this many modes.
 MAX_MODES = 40
@@ -80,7 +81,7 @@ def proposal_for(model: AbstractEnergy, prepared: Prepared, references: Referenc
     """
     if references.proposal is None or not isinstance(model, Tilted):
         return references.proposal
-    if isinstance(model.reference, Gaussian | GaussianMixture):
+    if isinstance(model.reference, GaussianDensity | GaussianMixture):
         return defensive(model.reference, prepared.train)
     return Blend((model.reference, references.proposal), jnp.log(jnp.array([0.9, 0.1])))
 
@@ -90,11 +91,11 @@ def log_z_of_model(
 ) -> Estimate | None:
     """log Z of an energy of the prepared points; None where nothing here can tell."""
     proposal = proposal_for(model, prepared, references)
-    if proposal is not None:
-        return log_partition(model, base=proposal, key=key)
-    if isinstance(model, AbstractNormalised):
-        return EXACT
-    return counted_log_z(model) if few_points(model.space) else None
+    # On sites `log_partition` sums all points where they are few, and finds a base of its own where they are many.
+    alone = isinstance(model, AbstractNormalised) or isinstance(model.space, Binary | Categorical)
+    if proposal is None and not alone:
+        return None
+    return log_partition(model, base=proposal, key=key)
 
 
 def in_unit_coordinates(energy: AbstractEnergy, prepared: Prepared) -> AbstractEnergy:
@@ -136,7 +137,7 @@ def draws_of(model: AbstractEnergy, prepared: Prepared, *, seed: int, progress: 
 
 
 def find_log_z(case: Case) -> LogZ | None:
-    """log Z, where the space has a base to measure from, or few enough points to be counted."""
+    """log Z, where the space has a base to measure from."""
     if case.energy is None:
         return None
     found = log_z_of_model(case.energy, case.prepared, case.references, key=jax.random.key(case.seed + 1))
@@ -182,12 +183,12 @@ def find_draws(case: Case) -> AbstractDraws | None:
 
 
 def find_discrepancy(case: Case) -> Discrepancy | None:
-    """How far the draws are from held-out rows, where both are arrays of numbers."""
+    """How far the draws are from held-out rows."""
     draws = next((found for found in case.found.values() if isinstance(found, AbstractDraws)), None)
-    rows = points_of(case.rows)
-    if draws is None or not isinstance(rows, np.ndarray):
+    if draws is None:
         return None
-    return Discrepancy(mmd(*(part.reshape(len(part), -1) for part in (draws.thinned(), rows[:THINNED]))))
+    space, rows = case.prepared.space, taken(points_of(case.rows), slice(THINNED))
+    return Discrepancy(mmd(numbers_of(space, draws.thinned()), numbers_of(space, rows)))
 
 
 Find = Callable[[Case], AbstractFinding | None]

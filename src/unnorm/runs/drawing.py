@@ -88,7 +88,7 @@ def draw(
     remark = ""
     rows: Spread | np.ndarray
     if isinstance(built, TemperedSMC):
-        require(folder is None, f"{name} has all its draws at once at the end; name a file such as draws.csv")
+        require(folder is None, f"{name} gives all its draws at once, at the end; name a file such as draws.csv")
         particles = built(model, key=jax.random.key(seed))
         broken = not np.isfinite(particles.draws).all()
         rows, warnings, found = particles.resampled(n, seed=seed), particles.warnings, _figures_of_levels(particles)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, TypeVar
 
+import jax
 import numpy as np
 
 from unnorm.data.kinds import count_of, taken
@@ -155,12 +156,15 @@ class Chains(AbstractDraws):
         return self.trace
 
     @property
-    def points(self) -> np.ndarray:
+    def points(self) -> Any:
         return self.trace.flat
 
-    def thinned(self) -> np.ndarray:
-        draws = self.trace.draws[:, :: max(1, self.trace.draws.shape[1] // 25)]
-        return draws.reshape(-1, *draws.shape[2:])[:THINNED]
+    def thinned(self) -> Any:
+        def some(draws: np.ndarray) -> np.ndarray:
+            far = draws[:, :: max(1, draws.shape[1] // 25)]
+            return far.reshape(-1, *far.shape[2:])[:THINNED]
+
+        return jax.tree.map(some, self.trace.draws)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -180,20 +184,17 @@ class Chains(AbstractDraws):
         }
 
     def arrays(self) -> dict[str, np.ndarray]:
+        told = {"acceptance": self.trace.acceptance, "clipped": self.trace.clipped}
         # In C order, which is how they are hashed.
-        found = {
-            "draws": self.trace.draws,
-            "acceptance": self.trace.acceptance,
-            "clipped": np.asarray(self.trace.clipped),
+        return {
+            **named_arrays("draws", self.trace.draws),
+            **{name: np.asarray(part, order="C") for name, part in told.items()},
         }
-        return {name: np.asarray(part, order="C") for name, part in found.items()}
 
     @classmethod
     def restored(cls, fields: Mapping[str, Any], arrays: Arrays, space: AbstractSpace) -> "Chains":
-        told = fields["sampler"]
-        return Chains(
-            Trace(arrays["draws"], arrays["acceptance"], told["divergences"], chains_of(space), int(arrays["clipped"]))
-        )
+        told, draws = fields["sampler"], tree_of("draws", space.struct(), arrays)
+        return Chains(Trace(draws, arrays["acceptance"], told["divergences"], chains_of(space), int(arrays["clipped"])))
 
 
 @dataclass(frozen=True, eq=False)

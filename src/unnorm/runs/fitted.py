@@ -93,7 +93,7 @@ class Fitted:
         that was fitted with some, by its name and in its own units. What is wrong with the draws is a `UserWarning`.
         """
         require_count(n, 1, "the number of draws")
-        require(0 <= whole_number(seed, "the seed") < SEEDS, f"a seed lies between 0 and 2^32 - 1, not at {seed}")
+        require(0 <= whole_number(seed, "the seed") < SEEDS, f"a seed must lie between 0 and 2^32 - 1, not at {seed}")
         drawn = draw(self.run, int(n), given=given, seed=int(seed), progress=progress)
         for sentence in drawn.warnings:
             warnings.warn(sentence, stacklevel=2)
@@ -103,7 +103,7 @@ class Fitted:
     def _require_same(self) -> None:
         require(
             self.run.identity == self.identity,
-            f"{self.run.path} was trained on since it was loaded; load it again",
+            f"{self.run.path} has been trained further since it was loaded; load it again",
         )
 
     def _points(self, rows: Any) -> Any:

@@ -193,7 +193,7 @@ class Run:
     def _require_own(self, file: Path, notes: Mapping[str, Any]) -> None:
         require(
             notes["data"] == self.settings.fingerprint,
-            f"{file} was made of other rows than those of {self.path}; delete it, and it is made again",
+            f"{file} was made from other rows than those of {self.path}; delete it to have it made again",
         )
 
     @cached_property

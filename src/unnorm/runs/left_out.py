@@ -40,7 +40,7 @@ def _numbers(run: Run) -> np.ndarray:
     kinds = len(np.unique(run.prepared.labels[: run.prepared.sizes[0]]))
     require(
         kinds >= FOLDS,
-        f"the training rows are of {kinds} groups only, too few to leave some of them out; score rows that were not "
+        f"the training rows form only {kinds} groups, too few to leave some of them out; score rows that were not "
         "fitted, or fit again with smaller groups",
     )
     return folds(run.prepared.labels, FOLDS, run.settings.seed)

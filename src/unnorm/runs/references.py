@@ -4,20 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-from unnorm.energies import (
-    AbstractEnergy,
-    AbstractNormalised,
-    FunctionEnergy,
-    GaussianMixture,
-    best_mixture,
-    fit_gaussian,
-)
+from unnorm.energies import AbstractEnergy, AbstractNormalised, GaussianMixture, best_mixture, fit_gaussian, fit_sites
 from unnorm.evaluation import defensive
-from unnorm.runs.prepare import Prepared, points_of
-from unnorm.spaces import Binary, Real
+from unnorm.runs.prepare import Prepared
+from unnorm.spaces import Binary, Categorical, Real
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,18 +47,8 @@ def references_from(made: Made | None, prepared: Prepared) -> References:
         mixture, components = made
         baselines = {"one Gaussian": fit_gaussian(prepared.train), f"mixture of {components}": mixture}
         return References(baselines, defensive(mixture, prepared.train))
-    if isinstance(prepared.space, Binary) and prepared.schema.condition is None:
-        return References({"independent bits": independent_bits(points_of(prepared.train))})
+    space = prepared.space
+    if isinstance(space, Binary | Categorical) and prepared.schema.condition is None:
+        sites = fit_sites(space, prepared.train)
+        return References({"independent columns": sites})
     return References({})
-
-
-def independent_bits(rows: np.ndarray) -> AbstractEnergy:
-    """Every bit by itself: 1 with the share of its ones, as if a row of each value had been seen besides.
-
-    >>> energy = independent_bits(np.array([[0.0, 1.0], [1.0, 1.0]]))
-    >>> round(float(jnp.exp(-energy(jnp.ones(2)))), 3)
-    0.375
-    """
-    share = (np.sum(rows, axis=0) + 1) / (len(rows) + 2)
-    on, off = jnp.asarray(np.log(share), float), jnp.asarray(np.log1p(-share), float)
-    return FunctionEnergy(lambda x: -jnp.sum(x * on + (1 - x) * off), Binary(rows.shape[1:]))

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from unnorm.energies.base import AbstractEnergy, Point
 from unnorm.errors import InputError
 from unnorm.scores import AbstractLevelScore, AbstractScore
-from unnorm.spaces import AbstractSpace, Binary
+from unnorm.spaces import AbstractSpace, Binary, Categorical
 
 State = Any
 Target = AbstractEnergy | AbstractScore
@@ -62,11 +62,11 @@ def walker_of(space: AbstractSpace) -> str:
 
     >>> from unnorm.spaces import Categorical, Real
     >>> walker_of(Real((2,))), walker_of(Binary((2,))), walker_of(Categorical((2,), 3))
-    ('use samplers.NUTS there', 'use samplers.Gibbs there', 'no sampler walks that space yet')
+    ('use samplers.NUTS there', 'use samplers.Gibbs there', 'use samplers.Gibbs there')
     """
     if space.continuous:
         return "use samplers.NUTS there"
-    return "use samplers.Gibbs there" if isinstance(space, Binary) else "no sampler walks that space yet"
+    return "use samplers.Gibbs there" if isinstance(space, Binary | Categorical) else "no sampler walks that space yet"
 
 
 def require_gradients(space: AbstractSpace | None, who: str) -> None:
@@ -101,7 +101,7 @@ class AbstractScoreSampler(AbstractSampler):
         require_gradients(target.space, who)
 
 
-class AbstractAdaptiveSampler(AbstractGradientSampler):
+class AbstractAdaptiveSampler(AbstractSampler):
     """A sampler that tunes its own step during warm-up, and runs as it was made without one."""
 
     @abstractmethod

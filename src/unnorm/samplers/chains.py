@@ -17,6 +17,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from unnorm.devices import share, shares, side_by_side, split_over_devices, whole
 from unnorm.samplers.base import AbstractAdaptiveSampler, AbstractSampler
+from unnorm.samplers.moves import count_of
 
 
 def is_tuned(sampler: AbstractSampler, warmup: int) -> TypeGuard[AbstractAdaptiveSampler]:
@@ -67,34 +68,34 @@ def _joined(parts: Sequence[Any]) -> Any:
 
 
 @eqx.filter_jit
-def _stand(sampler: AbstractSampler, target: Any, xs: Array) -> Any:
+def _stand(sampler: AbstractSampler, target: Any, xs: Any) -> Any:
     return jax.vmap(lambda x: sampler.init(target, x))(split_over_devices(xs))
 
 
 @eqx.filter_jit
-def _warm_up(sampler: AbstractAdaptiveSampler, target: Any, xs: Array, warmup: int, key: PRNGKeyArray, first, size):
+def _warm_up(sampler: AbstractAdaptiveSampler, target: Any, xs: Any, warmup: int, key: PRNGKeyArray, first, size):
     def one(x, key):
         tuned, x = sampler.warm_up(target, x, steps=warmup, key=key)
         return tuned, tuned.init(target, x)
 
-    mine = share((xs, jax.random.split(key, len(xs))), first, size)
+    mine = share((xs, jax.random.split(key, count_of(xs))), first, size)
     return eqx.filter_vmap(one)(*split_over_devices(mine))
 
 
-def shapes(sampler: AbstractSampler, target: Any, xs: Array, warmup: int, key: PRNGKeyArray) -> tuple[Any, Any]:
+def shapes(sampler: AbstractSampler, target: Any, xs: Any, warmup: int, key: PRNGKeyArray) -> tuple[Any, Any]:
     """What `begin` returns, with the shapes of arrays in their place."""
     if not is_tuned(sampler, warmup):
         return eqx.filter_eval_shape(lambda *args: (args[0], _stand(*args)), sampler, target, xs)
-    return eqx.filter_eval_shape(_warm_up, sampler, target, xs, warmup, key, whole(0), len(xs))
+    return eqx.filter_eval_shape(_warm_up, sampler, target, xs, warmup, key, whole(0), count_of(xs))
 
 
 def begin(
-    sampler: AbstractSampler, target: Any, xs: Array, warmup: int, key: PRNGKeyArray, parts: int
+    sampler: AbstractSampler, target: Any, xs: Any, warmup: int, key: PRNGKeyArray, parts: int
 ) -> tuple[Any, Any]:
     """The sampler, tuned for every chain if it can be, and the states of chains that stand where tuning left them."""
     if not is_tuned(sampler, warmup):
         return sampler, _stand(sampler, target, xs)
-    firsts, size = shares(len(xs), parts)
+    firsts, size = shares(count_of(xs), parts)
     found = side_by_side(lambda first: _warm_up(sampler, target, xs, warmup, key, first, size), firsts)
     return found[0] if parts == 1 else _joined(found)
 
@@ -113,8 +114,11 @@ def _advance(samplers: Any, per_chain: bool, target: Any, states: Any, span: Spa
         keys = share(jax.random.split(jax.random.fold_in(key, number), every), first, chains)
         states, info = step(samplers, carry.states, keys)
         # Every step is written down, over the one before unless it is `thin` steps old: one loop is faster than two.
-        draws = jax.lax.dynamic_update_index_in_dim(
-            carry.draws, position(samplers, states), number // span.thin - span.first, 0
+        place = number // span.thin - span.first
+        draws = jax.tree.map(
+            lambda room, x: jax.lax.dynamic_update_index_in_dim(room, x, place, 0),
+            carry.draws,
+            position(samplers, states),
         )
         # Most samplers clip nothing and say so by a plain 0, which costs no time to add.
         none = isinstance(info.clipped, float) and info.clipped == 0
@@ -123,8 +127,8 @@ def _advance(samplers: Any, per_chain: bool, target: Any, states: Any, span: Spa
             states, draws, carry.accepted.plus(info.acceptance), clipped, carry.divergences + info.divergent
         )  # fmt: skip
 
-    shape = jax.eval_shape(position, samplers, states)
-    draws = split_over_devices(jnp.zeros((size, *shape.shape), shape.dtype), axis=1)
+    room = jax.tree.map(lambda s: jnp.zeros((size, *s.shape), s.dtype), jax.eval_shape(position, samplers, states))
+    draws = split_over_devices(room, axis=1)
     nothing = Sum(jnp.zeros(chains), jnp.zeros(chains))
     states, none, divergences = split_over_devices((states, nothing, jnp.zeros(chains, int)))
     ends = span.first * span.thin, (span.first + span.length) * span.thin
@@ -145,6 +149,6 @@ def advance(samplers: Any, per_chain: bool, target: Any, states: Any, span: Span
     found = side_by_side(part, firsts)
     if parts == 1:
         return found[0]
-    draws = np.concatenate([np.asarray(moved.draws) for moved in found], axis=1)
+    draws = jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *[moved.draws for moved in found])
     rest = _joined([moved._replace(draws=None) for moved in found])
     return rest._replace(draws=draws)

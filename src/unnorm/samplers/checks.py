@@ -5,7 +5,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Shaped
 
 from unnorm.arguments import real_numbers, shown, whole_number
 from unnorm.energies.base import AbstractEnergy
@@ -14,6 +13,7 @@ from unnorm.files import is_key
 from unnorm.samplers.base import AbstractSampler
 from unnorm.samplers.smc import TemperedSMC
 from unnorm.scores import AbstractScore
+from unnorm.spaces import AbstractArray, AbstractSpace, Categorical
 
 #: Transitions of a run are numbered by 32-bit integers.
 MOST_STEPS = 2**31 - 1
@@ -63,11 +63,19 @@ def run_lengths(chains: Any, steps: Any, thin: Any, warmup: Any) -> tuple[int, i
     return chains, steps, thin, warmup
 
 
-def starting_points(start: Shaped[ArrayLike, "chains ..."], chains: int) -> Array:
-    """Where chains are told to begin, as an array with one real point for each."""
+def starting_points(start: Any, chains: int, space: AbstractSpace | None) -> Any:
+    """Where chains are told to begin: one point of the space for each, along a leading axis.
+
+    Real points are not cast: an energy may be asked in other numbers than the space's own.
+    """
+    if space is not None and not isinstance(space, AbstractArray):
+        points = space.cast(start, "starting")
+        given = len(jax.tree.leaves(points)[0])
+        require(given == chains, f"{chains} chains need {chains} starting points, not {given}")
+        return points
     numbers = real_numbers(start)
     if numbers is None:
         raise InputError(f"start must be an array of real numbers with one point for each chain, not {shown(start)}")
     require(np.ndim(numbers) >= 1, f"{chains} chains need {chains} starting points, not the single number {numbers}")
     require(len(numbers) == chains, f"{chains} chains need {chains} starting points, not {len(numbers)}")
-    return jnp.asarray(numbers)
+    return space.cast(numbers, "starting") if isinstance(space, Categorical) else jnp.asarray(numbers)

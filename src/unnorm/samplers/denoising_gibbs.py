@@ -163,7 +163,7 @@ class DenoiserScore(AbstractPlainScore):
     def __check_init__(self):
         require(self.sigma > 0, f"the noise of a denoiser must be positive, not {self.sigma}")
 
-    def __call__(self, t: Level, x: Point) -> Point:
+    def __call__(self, t: Level, x: Point, condition: Any = None) -> Point:
         return (self.denoiser(x)[0] - x) / self.sigma**2
 
 

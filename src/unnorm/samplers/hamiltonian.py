@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unnorm.arguments import at_least, between_0_and_1, positive
 from unnorm.energies.base import AbstractEnergy, Point
 from unnorm.errors import require
-from unnorm.samplers.base import AbstractAdaptiveSampler, Info
+from unnorm.samplers.base import AbstractAdaptiveSampler, AbstractGradientSampler, Info
 
 Mass = Float[Array, " d"] | None
 
@@ -57,7 +57,7 @@ def _adaptive_windows(
     return parameters["step_size"], parameters["inverse_mass_matrix"], state.position
 
 
-class MALA(AbstractAdaptiveSampler):
+class MALA(AbstractAdaptiveSampler, AbstractGradientSampler):
     """y = x - h grad E(x) + sqrt(2 h) z, accepted with probability min(1, p(y) q(x | y) / (p(x) q(y | x))).
 
     Langevin's move as a proposal with density q(y | x), which is N(x - h grad E(x), 2 h) (Roberts and Tweedie 1996).
@@ -100,7 +100,7 @@ class MALA(AbstractAdaptiveSampler):
         return eqx.tree_at(lambda s: s.step_size, self, final(tuning)), state.position
 
 
-class HMC(AbstractAdaptiveSampler):
+class HMC(AbstractAdaptiveSampler, AbstractGradientSampler):
     """p ~ N(0, M), `leapfrogs` steps of (x, p), accepted with probability min(1, exp(H(x, p) - H(x', p'))).
 
     H = E(x) + p . M^-1 p / 2, and a leapfrog step is p <- p - (h/2) grad E(x), x <- x + h M^-1 p,
@@ -142,7 +142,7 @@ class HMC(AbstractAdaptiveSampler):
         return HMC(step, mass, self.leapfrogs, self.target_acceptance), x
 
 
-class NUTS(AbstractAdaptiveSampler):
+class NUTS(AbstractAdaptiveSampler, AbstractGradientSampler):
     """HMC whose trajectory doubles, forwards or backwards by a fair coin, until v_- . r <= 0 or v_+ . r <= 0.
 
     v = M^-1 p at either end and r the sum of p along the way (those of the ends by half): it stops when it would turn

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, PRNGKeyArray, Shaped
+from jaxtyping import Array, PRNGKeyArray
 
 from unnorm.devices import parts_of, require_divisible
 from unnorm.energies.base import AbstractEnergy
@@ -19,10 +19,11 @@ from unnorm.progress import progress as progress_bar
 from unnorm.samplers.base import AbstractAdaptiveSampler, AbstractSampler, Target
 from unnorm.samplers.chains import Moved, Span, advance, begin, is_tuned, shapes
 from unnorm.samplers.checks import require_parts, run_lengths, starting_points
+from unnorm.samplers.moves import count_of
 from unnorm.samplers.stream import Stream
 from unnorm.samplers.trace import Trace
 from unnorm.scores import AbstractLevelScore, AbstractScore
-from unnorm.spaces import AbstractSpace, Binary, Real
+from unnorm.spaces import AbstractArray, AbstractSpace
 
 #: Bytes of draws that are held before they go to disk.
 STREAM_BYTES = 2**24
@@ -33,23 +34,21 @@ def _space_of(target: Target) -> AbstractSpace | None:
     return target.space if isinstance(target, AbstractEnergy | AbstractLevelScore) else None
 
 
-def _start(target: Target, chains: int, key: PRNGKeyArray) -> Array:
+def _start(target: Target, chains: int, key: PRNGKeyArray) -> Any:
     """Where chains begin when nobody says: where the space has them start."""
     space = _space_of(target)
     if space is None:
         raise InputError("a score does not say what its points look like; pass start=")
-    if isinstance(space, Real | Binary):
-        return space.start(chains, key)
-    raise InputError(f"chains on {space} need starting points; pass start=")
+    return space.start(chains, key)
 
 
 _energies_of = eqx.filter_jit(lambda target, xs: jax.vmap(target)(xs))
 _scores_of = eqx.filter_jit(lambda target, xs: jax.vmap(lambda x: target(jnp.zeros(()), x))(xs))
 
 
-def _check_start(target: Target, start: Array) -> None:
-    space = _space_of(target)
-    if isinstance(space, Real | Binary):
+def _check_start(target: Target, start: Any) -> None:
+    space, count = _space_of(target), count_of(start)
+    if isinstance(space, AbstractArray):
         expected, given = space.shape, start.shape[1:]
         require(given == expected, f"a starting point on {space} has shape {expected}, not {given}")
     if isinstance(target, AbstractScore):
@@ -64,28 +63,30 @@ def _check_start(target: Target, start: Array) -> None:
         jnp.issubdtype(values.dtype, jnp.floating),
         f"the {name} returned numbers of type {values.dtype}, which have no gradient; return floating-point numbers",
     )
-    bad = int(np.sum(~np.isfinite(values.reshape(len(start), -1)).all(axis=1)))
+    bad = int(np.sum(~np.isfinite(values.reshape(count, -1)).all(axis=1)))
     require(
         bad == 0,
-        f"the {name} is not finite at {bad} of {len(start)} starting points; pass start= with points inside the target",
+        f"the {name} is not finite at {bad} of {count} starting points; pass start= with points inside the target",
     )
 
 
-def _ended_outside(target: Target, last: np.ndarray) -> int:
+def _ended_outside(target: Target, last: Any) -> int:
     """How many chains end where the energy is not finite.
 
     Walks without a correction tell it of the place they step from, so that nobody has told it of the last one.
     """
     if isinstance(target, AbstractScore):
         return 0
-    finite = np.isfinite(last.reshape(len(last), -1)).all(axis=1)  # a walk to infinity has said so itself
-    return int(np.sum(finite & ~np.isfinite(np.asarray(_energies_of(target, jnp.asarray(last))))))
+    # A walk to infinity has said so itself.
+    every = [np.isfinite(leaf.reshape(len(leaf), -1)).all(axis=1) for leaf in jax.tree.leaves(last)]
+    energies = _energies_of(target, jax.tree.map(jnp.asarray, last))
+    return int(np.sum(np.all(every, axis=0) & ~np.isfinite(np.asarray(energies))))
 
 
 def _prepare(
     sampler: AbstractSampler,
     target: Any,
-    xs: Array,
+    xs: Any,
     warmup: int,
     size: int,
     parts: int,
@@ -129,7 +130,7 @@ class _Tally:
 
 
 def _resume(
-    stream: Stream, sampler: AbstractSampler, target: Any, xs: Array, warmup: int, size: int, key, progress: bool
+    stream: Stream, sampler: AbstractSampler, target: Any, xs: Any, warmup: int, size: int, key, progress: bool
 ) -> tuple[AbstractSampler, Any, _Tally]:
     """Chains as the folder has them, which are warmed up and saved first if it has none.
 
@@ -137,7 +138,7 @@ def _resume(
     """
     if not stream.prepared:
         prepared = _prepare(sampler, target, xs, warmup, size, stream.parts, key, progress)
-        stream.save(prepared, _Tally(np.zeros(len(xs))).to_dict())
+        stream.save(prepared, _Tally(np.zeros(count_of(xs))).to_dict())
     (tuned, states), counts = stream.restore(shapes(sampler, target, xs, warmup, key))
     return tuned, states, _Tally.from_dict(counts)
 
@@ -145,6 +146,11 @@ def _resume(
 def _stream_size(steps: int, xs: Array) -> int:
     """Draws in a chunk that goes to disk: of a size that does not grow with the run."""
     return max(1, min(-(-steps // 25), STREAM_BYTES // max(1, xs.nbytes)))
+
+
+def _together(*parts: np.ndarray) -> np.ndarray:
+    """Draws chain by chain, of parts that have them step by step."""
+    return np.moveaxis(np.concatenate(parts), 0, 1)
 
 
 def sample(
@@ -155,20 +161,22 @@ def sample(
     steps: int = 1000,
     warmup: int | None = None,
     thin: int = 1,
-    start: Shaped[ArrayLike, "chains ..."] | None = None,
+    start: Any = None,
     to: Path | str | None = None,
     key: PRNGKeyArray,
     progress: bool = True,
 ) -> Trace:
     """Run `chains` chains, keep `steps` draws of each, one after every `thin` transitions.
 
+    `start` holds one point of the target's space for each chain; without it chains begin where the space says.
     Adaptive samplers (MALA, HMC, NUTS, ParallelTempering) spend `warmup` steps (default 500) on tuning, beginning with
     the step and mass they were made with; `warmup=0` runs them as they were made. The others (default 0) just discard
     them. The same target and shapes compile nothing on a second call.
 
     With `to`, draws go to that folder chunk by chunk and the trace reads them from there, so that memory does not grow
     with `steps`. A run that was stopped goes on when called again with the same arguments, and ends with the very draws
-    of one that was not; other arguments are refused, and so is a second process while the first is at work.
+    of one that was not; other arguments are refused, and so is a second process while the first is at work. A folder
+    holds points that are arrays.
 
     >>> import jax, unnorm as un
     >>> target = un.energies.standard_gaussian(2)
@@ -190,7 +198,7 @@ def sample(
     walked: Any = target
     require_divisible(chains, "chains")
     start_key, warm_key, draw_key = jax.random.split(key, 3)
-    xs = _start(target, chains, start_key) if start is None else starting_points(start, chains)
+    xs = _start(target, chains, start_key) if start is None else starting_points(start, chains, _space_of(target))
     if isinstance(target, AbstractScore) or target.space.continuous:
         xs = xs.astype(float)  # whole numbers have no gradient
     _check_start(target, xs)
@@ -200,6 +208,7 @@ def sample(
     size = -(-steps // 25) * (1 if progress else 25) if to is None else _stream_size(steps, xs)
     stream, parts = None, parts_of(chains)
     if to is not None:
+        require(eqx.is_array(xs), f"a folder holds points that are arrays, not those of {_space_of(target)}; omit to=")
         asked = {
             "target": fingerprint(target),
             "sampler": fingerprint(sampler),
@@ -229,12 +238,13 @@ def sample(
                 count = min(size, steps - first)
                 moved = advance(tuned, per_chain, walked, states, Span(first, count, thin), draw_key, size, parts)
                 tally.add(moved)
-                states, draws = moved.states, np.asarray(moved.draws)[:count]
+                states, draws = moved.states, jax.tree.map(lambda leaf, n=count: np.asarray(leaf)[:n], moved.draws)
                 if stream is None:
                     drawn.append(draws)
                 else:
                     stream.save((tuned, states), tally.to_dict(), draws)
                 shown(count)
-    draws = np.moveaxis(np.concatenate(drawn), 0, 1) if stream is None else stream.draws()
-    divergences = tally.divergences + _ended_outside(target, np.asarray(draws[:, -1]))
+    draws = jax.tree.map(_together, *drawn) if stream is None else stream.draws()
+    last = jax.tree.map(lambda leaf: np.asarray(leaf[:, -1]), draws)
+    divergences = tally.divergences + _ended_outside(target, last)
     return Trace(draws, tally.accepted / (steps * thin), divergences, tuned, tally.clipped)

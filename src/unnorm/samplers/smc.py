@@ -25,8 +25,8 @@ from unnorm.devices import require_divisible, split_over_devices
 from unnorm.energies.base import AbstractEnergy, AbstractNormalised
 from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate
-from unnorm.samplers.base import require_gradients
-from unnorm.samplers.hamiltonian import HMC
+from unnorm.samplers.base import AbstractSampler
+from unnorm.samplers.moves import AbstractMoves, Knowledge, moved, moves_on, points_of, require_moves
 
 #: The most levels of a run.
 LONGEST = 400
@@ -56,41 +56,33 @@ def increment(slopes: Float[Array, " n"], rest: Array, share: float | Array) -> 
     return jnp.where(log_ess(rest * slopes) >= wanted, rest, found)
 
 
-def _moved(energy: AbstractEnergy, xs: Array, log_step: Array, mass: Array, moves: int, leapfrogs: int, key):
-    """HMC moves of all particles, the step tuned after each by the acceptance of all; and the mean acceptance."""
+def _moved(energy: AbstractEnergy, xs: Any, moves: AbstractMoves, known: Knowledge, count: int, key: PRNGKeyArray):
+    """Moves of all particles, tuned after each by the acceptance of all; and the mean acceptance."""
 
     def move(carry, key):
-        xs, log_step = carry
-        sampler = HMC(jnp.exp(log_step), mass, leapfrogs)
+        xs, known = carry
+        xs, acceptance = moved(energy, moves.sampler(known), xs, 1, key)
+        return (xs, moves.learn(known, acceptance)), acceptance
 
-        def one(x, key):
-            state, info = sampler.step(energy, sampler.init(energy, x), key=key)
-            return sampler.position(state), info.acceptance
-
-        xs, acceptance = jax.vmap(one)(xs, jax.random.split(key, len(xs)))
-        return (xs, log_step + jnp.mean(acceptance) - ACCEPTANCE), jnp.mean(acceptance)
-
-    (xs, log_step), acceptance = jax.lax.scan(move, (xs, log_step), jax.random.split(key, moves))
-    return xs, log_step, jnp.mean(acceptance)
+    (xs, known), acceptance = jax.lax.scan(move, (xs, known), jax.random.split(key, count))
+    return xs, known, jnp.mean(acceptance)
 
 
 @compiled
-def _walk(base, target, counts: tuple[int, int], share: Array, moves: int, leapfrogs: int, key: PRNGKeyArray):
+def _walk(base, target, counts: tuple[int, int], share: Array, moves: AbstractMoves, count: int, key: PRNGKeyArray):
     """Particles (islands x particles x point), log Z and ancestors of the islands, and what happened at every level."""
     islands, particles = counts
     start, key = jax.random.split(key)
-    # In the numbers that a walk is made of: a base may have been made in others.
-    first = split_over_devices(jnp.asarray(base.samples(islands * particles, key=start), float))
-    point = first.shape[1:]
+    first = split_over_devices(points_of(target.space, base.samples(islands * particles, key=start)))
 
     def unfinished(state):
         return (state[1] < 1) & (state[2] < LONGEST)
 
-    def level(state):
-        xs, b, count, log_step, log_z, ancestors, (betas, sizes, acceptances) = state
-        draw, walk = jax.random.split(jax.random.fold_in(key, count))
+    def climb(state):
+        xs, b, level, known, log_z, ancestors, (betas, sizes, acceptances) = state
+        draw, walk = jax.random.split(jax.random.fold_in(key, level))
         slopes = jax.vmap(base)(xs) - jax.vmap(target)(xs)
-        step = jnp.where(count == LONGEST - 1, 1 - b, increment(slopes, 1 - b, share))
+        step = jnp.where(level == LONGEST - 1, 1 - b, increment(slopes, 1 - b, share))
         b = jnp.where(step >= 1 - b, 1.0, b + step)
         log_weights = (step * slopes).reshape(islands, particles)
         log_z = log_z + jax.scipy.special.logsumexp(log_weights, axis=1) - math.log(particles)
@@ -98,24 +90,22 @@ def _walk(base, target, counts: tuple[int, int], share: Array, moves: int, leapf
             jax.random.split(draw, islands), jax.nn.softmax(log_weights, axis=1)
         )
         ancestors = jnp.take_along_axis(ancestors, chosen, axis=1)
-        xs = xs[(chosen + particles * jnp.arange(islands)[:, None]).reshape(-1)]
-        spread = jnp.var(xs.reshape(len(xs), -1), axis=0)
-        mass = jnp.where(spread > 0, spread, 1.0)
+        places = (chosen + particles * jnp.arange(islands)[:, None]).reshape(-1)
+        xs = jax.tree.map(lambda leaf: leaf[places], xs)
         energy = (1 - b) * base + b * target
-        xs, log_step, accepted = _moved(energy, xs, log_step, mass, moves, leapfrogs, walk)
+        xs, known, accepted = _moved(energy, xs, moves, moves.look(known, xs), count, walk)
         tables = (
-            betas.at[count + 1].set(b),
-            sizes.at[count].set(jnp.exp(jax.vmap(log_ess)(log_weights))),
-            acceptances.at[count].set(accepted),
+            betas.at[level + 1].set(b),
+            sizes.at[level].set(jnp.exp(jax.vmap(log_ess)(log_weights))),
+            acceptances.at[level].set(accepted),
         )
-        return xs, b, count + 1, log_step, log_z, ancestors, tables
+        return xs, b, level + 1, known, log_z, ancestors, tables
 
     tables = (jnp.zeros(LONGEST + 1), jnp.zeros((LONGEST, islands)), jnp.zeros(LONGEST))
     ancestors = jnp.broadcast_to(jnp.arange(particles), counts)
-    dimension = math.prod(point)
-    state = (first, jnp.zeros(()), 0, jnp.asarray(-0.25 * math.log(dimension)), jnp.zeros(islands), ancestors, tables)
-    xs, _, count, _, log_z, ancestors, tables = jax.lax.while_loop(unfinished, level, state)
-    return xs.reshape(islands, particles, *point), log_z, ancestors, count, tables
+    state = (first, jnp.zeros(()), 0, moves.begin(first), jnp.zeros(islands), ancestors, tables)
+    xs, _, levels, _, log_z, ancestors, tables = jax.lax.while_loop(unfinished, climb, state)
+    return jax.tree.map(lambda leaf: leaf.reshape(*counts, *leaf.shape[1:]), xs), log_z, ancestors, levels, tables
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,11 +184,12 @@ class Particles:
 
 
 class TemperedSMC(eqx.Module):
-    """Populations through exp(-(1 - b) E_base - b E), b from 0 to 1: weighted, resampled, moved by HMC at every level.
+    """Populations through exp(-(1 - b) E_base - b E), b from 0 to 1: weighted, resampled, moved at every level.
 
     The next b is the one that leaves `share` of all particles effective (Del Moral, Doucet and Jasra 2006, 2012). The
     islands see each other only through the levels and the tuning of the moves, so that their spread gives errors. The
-    base must cover all modes of the target: a mode with no draw of the base near it is lost.
+    base must cover all modes of the target: a mode with no draw of the base near it is lost. Particles are moved by
+    `sampler`; without one by HMC, which they tune, on real numbers, and by Gibbs on zeros and ones and categories.
 
     >>> import unnorm as un
     >>> modes = un.energies.gaussian_mixture([0.8, 0.2], [[-4.0], [4.0]], 0.6)
@@ -213,6 +204,7 @@ class TemperedSMC(eqx.Module):
     share: float = eqx.field(static=True, default=0.5)
     moves: int = eqx.field(static=True, default=3, converter=lambda n: whole_number(n, "moves of SMC"))
     leapfrogs: int = eqx.field(static=True, default=5, converter=lambda n: whole_number(n, "leapfrogs of SMC"))
+    sampler: AbstractSampler | None = None
 
     def __check_init__(self):
         require(
@@ -225,14 +217,15 @@ class TemperedSMC(eqx.Module):
 
     def __call__(self, target: AbstractEnergy, *, key: PRNGKeyArray) -> Particles:
         """The population at the target."""
-        require_gradients(target.space, "SMC")
+        moves = moves_on(target.space, self.sampler, "SMC", leapfrogs=self.leapfrogs, acceptance=ACCEPTANCE)
+        require_moves(target, moves)
         require(target.space == self.base.space, f"the base is on {self.base.space} and the target on {target.space}")
-        shape: Any = jax.eval_shape(target, jax.ShapeDtypeStruct(*_one(self.base))).shape
+        shape: Any = jax.eval_shape(target, target.space.struct()).shape
         require(shape == (), f"an energy returns one number per point, but this one returned shape {shape}")
         require_divisible(self.islands, "islands")
         counts = (self.islands, self.particles)
         draws, log_z, ancestors, count, tables = _walk(
-            self.base, target, counts, jnp.asarray(self.share), self.moves, self.leapfrogs, key
+            self.base, target, counts, jnp.asarray(self.share), moves, self.moves, key
         )
         log_weights, levels = np.asarray(log_z, np.float64), int(count)
         require(
@@ -242,11 +235,10 @@ class TemperedSMC(eqx.Module):
         betas, effective, acceptance = (np.asarray(table, np.float64) for table in tables)
         families = np.array([len(np.unique(row)) for row in np.asarray(ancestors)])
         return Particles(
-            np.asarray(draws), log_weights, betas[: levels + 1], effective[:levels], acceptance[:levels], families
+            jax.tree.map(np.asarray, draws),
+            log_weights,
+            betas[: levels + 1],
+            effective[:levels],
+            acceptance[:levels],
+            families,
         )
-
-
-def _one(base: AbstractNormalised) -> tuple[tuple[int, ...], Any]:
-    """Shape and type of a point of the base."""
-    point = jax.eval_shape(lambda key: base.sample(key=key), jax.random.key(0))
-    return point.shape, point.dtype

@@ -9,8 +9,19 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from unnorm.arguments import at_least, between_0_and_1
 from unnorm.energies.base import AbstractEnergy, Point
-from unnorm.samplers.base import AbstractAcceptanceRemarks, AbstractAdaptiveSampler, Info
+from unnorm.errors import InputError
+from unnorm.samplers.base import (
+    AbstractAcceptanceRemarks,
+    AbstractAdaptiveSampler,
+    AbstractSampler,
+    Info,
+    Target,
+    require_energy,
+    require_gradients,
+)
+from unnorm.samplers.gibbs import Gibbs
 from unnorm.samplers.hamiltonian import HMC
+from unnorm.spaces import AbstractSpace, Binary, Categorical
 
 #: Replicas that trade less often than this hand nothing down.
 LEAST_TRADES = 0.05
@@ -19,7 +30,7 @@ LEAST_TRADES = 0.05
 class Replicas(NamedTuple):
     """A position for every temperature, the coldest first, and the number of steps taken."""
 
-    positions: Float[Array, "k ..."]
+    positions: Any
     step: Int[Array, ""]
 
 
@@ -33,28 +44,57 @@ class ParallelTempering(AbstractAdaptiveSampler, AbstractAcceptanceRemarks):
     A trade of i and j is accepted with probability min(1, exp((b_i - b_j)(E_i - E_j))), which leaves the product of the
     tempered densities invariant (Swendsen and Wang 1986; Geyer 1991). Even and odd pairs take turns, which carries
     replicas up and down the ladder faster than chance (Okabe et al. 2001). Draws are the coldest replica's, and the
-    acceptance is that of the trades. Inverse temperatures fall geometrically to `hottest`; warm-up tunes every
-    replica's HMC. Where hardly any trade is accepted, what hot replicas find never reaches the draws: the trace
-    says so.
+    acceptance is that of the trades. Inverse temperatures fall geometrically to `hottest`. Replicas move by the sampler
+    that is given as `moves`; without one by HMC on real numbers, and by Gibbs on zeros and ones and categories. Warm-up
+    tunes that of every replica if it can be tuned. Where hardly any trade is accepted, what hot replicas find never
+    reaches the draws: the trace says so.
 
     >>> ParallelTempering(replicas=4, hottest=0.125).inverse_temperatures.round(3).tolist()
     [1.0, 0.5, 0.25, 0.125]
     """
 
     inverse_temperatures: Float[Array, " k"]
-    moves: HMC
+    moves: AbstractSampler
+    own: bool = eqx.field(static=True)
 
-    def __init__(self, replicas: int = 8, hottest: float = 0.02, *, leapfrogs: int = 10):
-        """`moves` holds one HMC sampler per replica, its arrays stacked."""
+    def __init__(
+        self,
+        replicas: int = 8,
+        hottest: float = 0.02,
+        *,
+        moves: AbstractSampler | None = None,
+        leapfrogs: int = 10,
+    ):
+        """`moves` holds one sampler per replica, its arrays stacked."""
         at_least(2, replicas, "parallel tempering needs at least 2 replicas")
         between_0_and_1(hottest, "the inverse temperature of the hottest replica")
+        if not (moves is None or isinstance(moves, AbstractSampler)):
+            raise InputError(f"replicas move by a sampler such as samplers.Gibbs(), not a {type(moves).__name__}")
         self.inverse_temperatures = _ladder(hottest, replicas)
-        # A density raised to the power b is 1 / sqrt(b) times as wide.
-        self.moves = jax.vmap(lambda b: HMC(0.1 / jnp.sqrt(b), None, leapfrogs))(self.inverse_temperatures)
+        self.own = moves is None
+        if moves is None:
+            # A density raised to the power b is 1 / sqrt(b) times as wide.
+            self.moves = jax.vmap(lambda b: HMC(0.1 / jnp.sqrt(b), None, leapfrogs))(self.inverse_temperatures)
+        else:
+            arrays, rest = eqx.partition(moves, eqx.is_array)
+            stacked = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (replicas, *leaf.shape)), arrays)
+            self.moves = eqx.combine(stacked, rest)
+
+    def _moves_on(self, space: AbstractSpace) -> AbstractSampler:
+        """One sampler per replica: what was made for real numbers does not move sites."""
+        return Gibbs() if self.own and isinstance(space, Binary | Categorical) else self.moves
+
+    def check(self, target: Target) -> None:
+        energy = require_energy(target, "ParallelTempering")
+        moves = self._moves_on(energy.space)
+        if self.own and moves is self.moves:
+            require_gradients(energy.space, "ParallelTempering")
+        moves.check(0.5 * energy)
 
     def init(self, target: AbstractEnergy, x: Point) -> Replicas:
         count = len(self.inverse_temperatures)
-        return Replicas(jnp.broadcast_to(x, (count, *x.shape)), jnp.zeros((), jnp.int32))
+        copies = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), x)
+        return Replicas(copies, jnp.zeros((), jnp.int32))
 
     def step(self, target: AbstractEnergy, state: Replicas, *, key: PRNGKeyArray) -> tuple[Replicas, Info]:
         betas, count = self.inverse_temperatures, len(self.inverse_temperatures)
@@ -65,7 +105,9 @@ class ParallelTempering(AbstractAdaptiveSampler, AbstractAcceptanceRemarks):
             moved, info = sampler.step(b * target, sampler.init(b * target, x), key=key)
             return sampler.position(moved), info.divergent
 
-        positions, divergent = eqx.filter_vmap(move)(betas, self.moves, state.positions, jax.random.split(walk, count))
+        positions, divergent = eqx.filter_vmap(move)(
+            betas, self._moves_on(target.space), state.positions, jax.random.split(walk, count)
+        )
         energies = jax.vmap(target)(positions)
         log_odds = (betas[:-1] - betas[1:]) * (energies[:-1] - energies[1:])
         # A single pair has nobody to take turns with.
@@ -75,10 +117,11 @@ class ParallelTempering(AbstractAdaptiveSampler, AbstractAcceptanceRemarks):
         up, down = jnp.append(accept, False), jnp.insert(accept, 0, False)
         order = jnp.arange(count) + up - down
         chance = jnp.sum(jnp.where(ours, jnp.exp(jnp.minimum(log_odds, 0.0)), 0.0)) / jnp.sum(ours)
-        return Replicas(positions[order], state.step + 1), Info(chance, divergent[0])
+        traded = jax.tree.map(lambda leaf: leaf[order], positions)
+        return Replicas(traded, state.step + 1), Info(chance, divergent[0])
 
     def position(self, state: Replicas) -> Point:
-        return state.positions[0]
+        return jax.tree.map(lambda leaf: leaf[0], state.positions)
 
     def remarks(self, acceptance: float) -> tuple[str, ...]:
         if acceptance >= LEAST_TRADES:
@@ -97,10 +140,12 @@ class ParallelTempering(AbstractAdaptiveSampler, AbstractAcceptanceRemarks):
         count = len(self.inverse_temperatures)
 
         def alone(b, sampler, key):
-            return sampler.warm_up(b * target, x, steps=steps // 2, key=key)
+            return sampler.warm_up(b * target, x, steps=steps // 2, key=key)[0]
 
-        moves, _ = eqx.filter_vmap(alone)(self.inverse_temperatures, self.moves, jax.random.split(tune, count))
-        tuned = eqx.tree_at(lambda s: s.moves, self, moves, is_leaf=lambda leaf: leaf is None)
+        tuned, moves = self, self._moves_on(target.space)
+        if isinstance(moves, AbstractAdaptiveSampler):
+            moves = eqx.filter_vmap(alone)(self.inverse_temperatures, moves, jax.random.split(tune, count))
+            tuned = eqx.tree_at(lambda s: s.moves, self, moves, is_leaf=lambda leaf: leaf is None)
 
         def together(state: Any, key: PRNGKeyArray) -> tuple[Any, None]:
             return tuned.step(target, state, key=key)[0], None

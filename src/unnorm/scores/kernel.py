@@ -4,6 +4,8 @@ Both estimators rest on Stein's identity E_q[h(x) s(x)' + grad h(x)] = 0 for eve
 no training, cost one solve or eigendecomposition of an n x n matrix, and grow worse with the dimension.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
@@ -125,6 +127,6 @@ class SpectralScore(AbstractPlainScore):
         beta = -jnp.sqrt(n) * inverse[:, None] * (vectors.T @ (slopes / n))
         self.coefficients = jnp.sqrt(n) * vectors @ (inverse[:, None] * beta)
 
-    def __call__(self, t: Level, x: Float[Array, " d"]) -> Float[Array, " d"]:
+    def __call__(self, t: Level, x: Float[Array, " d"], condition: Any = None) -> Float[Array, " d"]:
         kernel = jnp.exp(-jnp.sum((self.samples - x) ** 2, axis=-1) / (2 * self.width**2))
         return kernel @ self.coefficients

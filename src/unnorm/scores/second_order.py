@@ -9,6 +9,7 @@ Cov[x | x~] = sigma^2 I + sigma^4 s2(x~), with s1 and s2 those of the noisy dens
 
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -21,7 +22,7 @@ from unnorm.networks import MLP
 from unnorm.noises.base import Level
 from unnorm.scores.base import AbstractLevelScore, AbstractPlainScore, AbstractScore, as_score
 from unnorm.small_matrices import symmetric_eigen
-from unnorm.spaces import AbstractOnRealRows, AbstractSpace
+from unnorm.spaces import AbstractSpace
 
 
 class FreeScore(AbstractPlainScore):
@@ -34,12 +35,15 @@ class FreeScore(AbstractPlainScore):
 
     network: Callable[[Array], Array]
 
-    def __call__(self, t: Level, x: Point) -> Point:
+    def __call__(self, t: Level, x: Point, condition: Any = None) -> Point:
         return self.network(x.reshape(-1)).reshape(x.shape)
 
 
-class AbstractSecondOrder(AbstractScore, AbstractOnRealRows):
+class AbstractSecondOrder(AbstractScore):
     """s1(x) when called (t is ignored), and s2(x) through its diagonal and its products."""
+
+    space: ClassVar[None] = None
+    condition: ClassVar[None] = None
 
     @abstractmethod
     def diagonal(self, x: Point) -> Point:
@@ -68,7 +72,7 @@ class LevelSecondOrder(AbstractLevelScore):
     level: Scalar = eqx.field(converter=lambda t: jnp.asarray(t, float))
     space: AbstractSpace | None = eqx.field(static=True, default=None)
 
-    def __call__(self, t: Level, x: Point) -> Point:
+    def __call__(self, t: Level, x: Point, condition: Any = None) -> Point:
         return self.score(jax.lax.stop_gradient(self.level), x)
 
     def diagonal(self, x: Point) -> Point:
@@ -89,10 +93,10 @@ class FromScore(AbstractSecondOrder):
 
     score: AbstractScore = eqx.field(converter=as_score)
 
-    def __call__(self, t: Level, x: Point) -> Point:
+    def __call__(self, t: Level, x: Point, condition: Any = None) -> Point:
         return self.score(t, x)
 
-    def at(self, t: Level) -> AbstractEnergy | AbstractLevelScore:
+    def at(self, t: Level, condition: Any = None) -> AbstractEnergy | AbstractLevelScore:
         """The level of the score it is made of: whoever needs its derivative takes it."""
         return self.score.at(t)
 
@@ -118,7 +122,7 @@ class AbstractFactored(AbstractSecondOrder):
     def factors(self, x: Point) -> tuple[Float[Array, " d"], Float[Array, "d r"]]:
         """alpha and beta at x."""
 
-    def at(self, t: Level) -> LevelSecondOrder:
+    def at(self, t: Level, condition: Any = None) -> LevelSecondOrder:
         """The pair at the level it was learnt for."""
         return LevelSecondOrder(score=self, level=t)
 
@@ -149,7 +153,7 @@ class LowRankSecondOrder(AbstractFactored):
     def __check_init__(self):
         require(self.rank >= 1, f"a low-rank second-order score needs a rank of at least 1, not {self.rank}")
 
-    def __call__(self, t: Level, x: Point) -> Point:
+    def __call__(self, t: Level, x: Point, condition: Any = None) -> Point:
         return self.score(t, x)
 
     def factors(self, x: Point) -> tuple[Float[Array, " d"], Float[Array, "d r"]]:
@@ -168,7 +172,7 @@ class DiagonalSecondOrder(AbstractFactored):
     score: AbstractScore = eqx.field(converter=as_score)
     alpha: Callable[[Array], Array]
 
-    def __call__(self, t: Level, x: Point) -> Point:
+    def __call__(self, t: Level, x: Point, condition: Any = None) -> Point:
         return self.score(t, x)
 
     def factors(self, x: Point) -> tuple[Float[Array, " d"], Float[Array, "d r"]]:
@@ -258,7 +262,7 @@ def posterior_moment(score: AbstractScore, sigma: float | Scalar, noisy: Float[A
     >>> [round(float(posterior_moment(noisy, 1.0, jnp.ones(1), n).sum()), 4) for n in (1, 2, 3)]
     [0.5, 0.75, 0.875]
     """
-    require(order >= 1, f"moments have an order of at least 1, not {order}")
+    require(order >= 1, f"the order of a moment must be at least 1, not {order}")
 
     def mean(y):
         return y + sigma**2 * score(jnp.zeros(()), y)

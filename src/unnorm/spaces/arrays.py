@@ -22,7 +22,7 @@ class AbstractArray(AbstractSpace):
     def __post_init__(self) -> None:
         require(
             all(isinstance(n, int) and n > 0 for n in self.shape),
-            f"a shape is a tuple of positive whole numbers, not {self.shape}",
+            f"a shape must be a tuple of positive whole numbers, not {self.shape}",
         )
 
     @property

@@ -9,7 +9,7 @@ from jaxtyping import PRNGKeyArray
 from unnorm.arguments import shown
 from unnorm.errors import InputError, require
 from unnorm.spaces.base import AbstractSpace
-from unnorm.spaces.rows import finite_rows
+from unnorm.spaces.rows import finite_rows, numbers
 
 
 @dataclass(frozen=True)
@@ -130,9 +130,12 @@ class AnyNumbers(AbstractSpace):
         raise InputError("nobody knows what a point of AnyNumbers looks like; use a space that says so")
 
     def cast(self, rows: Any, what: str) -> Any:
-        if isinstance(rows, list):
-            return finite_rows(rows, what)
-        return jax.tree.map(lambda leaf: finite_rows(leaf, what), rows, is_leaf=lambda leaf: isinstance(leaf, list))
+        leaves, structure = jax.tree.flatten(rows, is_leaf=lambda leaf: isinstance(leaf, list))
+        if len(leaves) == 1:
+            return structure.unflatten([finite_rows(leaves[0], what)])
+        # Beside other columns a column may be one number a row; alone it is more likely to be one point.
+        shapes = [() if numbers(leaf, what).ndim == 1 else None for leaf in leaves]
+        return structure.unflatten([finite_rows(leaf, what, shape) for leaf, shape in zip(leaves, shapes, strict=True)])
 
     def start(self, n: int, key: PRNGKeyArray) -> Any:
         raise InputError("chains cannot start on AnyNumbers, whose points nobody knows; give start=")

@@ -38,7 +38,7 @@ remove or impute them
     array = numbers(rows, what)
     least = 1 if point == () else 2
     require(
-        array.ndim >= least and len(array) >= 1, f"{what} data are n points along the first axis, not {array.shape}"
+        array.ndim >= least and len(array) >= 1, f"{what} data must be n points along the first axis, not {array.shape}"
     )
     require_everywhere(jnp.isfinite(array), what, "that are not finite", "remove or impute them")
     require(

@@ -102,11 +102,11 @@ def clean_density(
 
 def _check(energy: Any, sigma: float, low: np.ndarray, high: np.ndarray, points: int, smallest: float) -> None:
     if not isinstance(energy, AbstractEnergy):
-        raise InputError(f"a clean density is that of an energy, not of {type(energy).__name__}")
+        raise InputError(f"clean_density takes an energy, not {type(energy).__name__}")
     require(low.ndim == 1 and low.shape == high.shape, "low and high are corners: one number for each coordinate")
     require(len(low) in (1, 2), f"the noise is divided out on the line or in the plane, not in {len(low)} dimensions")
     space = Real((len(low),))
-    require(energy.space == space, f"these corners are of {space}, and the energy is on {energy.space}")
+    require(energy.space == space, f"these corners belong to {space}, and the energy is on {energy.space}")
     require(bool(np.all(low < high)), "every coordinate needs low below high")
     require(bool(np.all(np.isfinite([low, high]))), "the corners of the box must be finite")
     require_positive(sigma, "the sigma of the noise")

@@ -54,7 +54,7 @@ class Denoised:
         if rough:
             found.append(f"{rough} of {self.residuals.size} eigenvectors have not converged: use more iterations.")
         if negative:
-            found.append(f"{negative} of {self.variances.size} variances are negative: this s2 is of no noisy density.")
+            found.append(f"{negative} of {self.variances.size} variances are negative: no noisy density has this s2.")
         return tuple(found)
 
 
@@ -108,7 +108,7 @@ def _check_points(score: AbstractSecondOrder, point: Array) -> None:
     energy, given = _energy_behind(score), point.shape
     if energy is not None and isinstance(energy.space, Real):
         wanted = energy.space.shape
-        require(given == wanted, f"the model is of points of shape {wanted}, and the noisy ones have shape {given}")
+        require(given == wanted, f"the model takes points of shape {wanted}, and the noisy ones have shape {given}")
     try:
         found: Any = jax.eval_shape(score, jnp.zeros(()), point)
     except TypeError as error:

@@ -52,9 +52,7 @@ def fit_repeats(
     >>> fits.mean.shape
     (3, 2)
     """
-    require(
-        data.ndim >= 3, f"repeats are data sets along the first axis, and shape {data.shape} has no room for points"
-    )
+    require(data.ndim >= 3, f"data for repeats have axes (repeat, row, ...), and shape {data.shape} has too few")
     require_shape(type(model).__name__, rows_of(model), data.shape[2:], "training")
     rate, schedule = rates(rate, schedule, optimiser, USUAL_RATE)
     recipe = _recipe(model, objective, min(batch, data.shape[1]), steps, rate, average, schedule, optimiser)

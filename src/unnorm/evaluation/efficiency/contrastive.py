@@ -170,7 +170,7 @@ def cnce_covariance(
     >>> 1.8 < found.trace / bound.trace < 2.2
     True
     """
-    require(isinstance(noise, AbstractNoise), f"conditional NCE needs a kernel of noises, not {type(noise).__name__}")
+    require(isinstance(noise, AbstractNoise), f"conditional NCE needs an AbstractNoise, not {type(noise).__name__}")
     require(draws >= 1, f"conditional NCE has at least one noise point per datum, not {draws}")
     require(inner >= 2, f"the conditional mean needs at least 2 inner draws, not {inner}")
 

@@ -20,6 +20,6 @@ def require_identified(information: Any) -> None:
     values = np.linalg.eigvalsh(0.5 * (matrix + matrix.T))
     require(
         bool(values[0] > 1e-5 * values[-1]),
-        "the data do not tell every parameter (an additive constant, an unused entry): the eigenvalues of the "
+        "the data do not determine every parameter (an additive constant, an unused entry): the eigenvalues of the "
         f"information go from {values[0]:.3g} to {values[-1]:.3g}; use a model of the parameters that matter",
     )

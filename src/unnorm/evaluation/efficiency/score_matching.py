@@ -128,7 +128,7 @@ class ScoreMatchingEfficiency(eqx.Module):
     def ssm_vr(self, slices: AbstractSlices, draws: int = 1) -> Matrix:
         """Of `objectives.SSMVR` with these slices and draws per point."""
         require(draws >= 1, f"sliced score matching has at least one slice per point, not {draws}")
-        require(slices.white, f"SSM-VR needs directions with E[v v'] = I, and {slices} has not; use ssm")
+        require(slices.white, f"SSM-VR needs directions with E[v v'] = I, and {slices} is not such; use ssm")
         spread = self.hessian.sliced(slices, self.dimension) - self.hessian.traces
         return self._sandwich(self.whole.traces + spread / draws)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,29 +15,30 @@ from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate
 from unnorm.evaluation.counts import whole_numbers
-from unnorm.evaluation.partition.annealing import Path, between, difference, gained, move, starts, tuned_path
+from unnorm.evaluation.partition.annealing import Path, between, difference, gained, starts, tuned_path
 from unnorm.evaluation.partition.rounding import with_rounding
 from unnorm.evaluation.partition.tails import judged
-from unnorm.samplers import HMC
+from unnorm.samplers import AbstractSampler
+from unnorm.samplers.moves import moved
 
 #: Chains that move side by side where there are many targets: more would only take more memory.
 AT_ONCE = 1024
 
 
 @compiled
-def _anneal(base, target, betas: Array, samplers: HMC, chains: int, moves: int, key: PRNGKeyArray):
+def _anneal(base, target, betas: Array, samplers: Any, chains: int, moves: int, key: PRNGKeyArray):
     start, key = jax.random.split(key)
 
     def level(carry, inputs):
         xs, log_weights = carry
         b, previous, sampler, key = inputs
         log_weights = log_weights + gained(b - previous, difference(base, target, xs))
-        xs, acceptance = move(between(base, target, b), sampler, xs, moves, key)
+        xs, acceptance = moved(between(base, target, b), sampler, xs, moves, key)
         return (xs, log_weights), acceptance
 
     xs = split_over_devices(starts(base, chains, start))
     inputs = (betas[1:], betas[:-1], samplers, jax.random.split(key, len(betas) - 1))
-    (xs, log_weights), acceptance = jax.lax.scan(level, (xs, jnp.zeros(chains, xs.dtype)), inputs)
+    (xs, log_weights), acceptance = jax.lax.scan(level, (xs, jnp.zeros(chains)), inputs)
     return jax.vmap(target)(xs), log_weights, jnp.mean(acceptance)
 
 
@@ -96,14 +98,16 @@ def ais(
     levels: int = 200,
     moves: int = 1,
     leapfrogs: int = 5,
+    sampler: AbstractSampler | None = None,
     betas: Float[Array, " levels"] | None = None,
     key: PRNGKeyArray,
 ) -> Estimate:
-    """log Z = log E[w], log w = sum_k (b_k - b_{k-1}) (E_base(x_k) - E_target(x_k)), x_k moved by HMC at level b_{k-1}.
+    """log Z = log E[w], log w = sum_k (b_k - b_{k-1}) (E_base(x_k) - E_target(x_k)), x_k moved at level b_{k-1}.
 
-    Unbiased for Z whatever the moves (Neal 2001); the better they mix, the smaller the error. Pilot runs of 64 chains
-    place the levels and tune the step of each; they are thrown away, so that the main run stays unbiased. `betas`
-    (from 0 to 1) are kept as given.
+    Unbiased for Z whatever the moves (Neal 2001); the better they mix, the smaller the error. Points move by `sampler`;
+    without one by HMC of so many `leapfrogs` on real numbers, and by Gibbs on zeros and ones and categories. Pilot runs
+    of 64 chains place the levels and tune the steps of HMC; they are thrown away, so that the main run stays unbiased.
+    `betas` (from 0 to 1) are kept as given.
 
     >>> import jax, unnorm as un
     >>> target = un.energies.FunctionEnergy(lambda x: 2 * (x**2).sum(), un.spaces.Real((2,)))
@@ -115,6 +119,7 @@ def ais(
     require_divisible(chains, "chains")
     place, tune, run = jax.random.split(key, 3)
     path = tuned_path(
-        target, base, levels=levels, moves=moves, leapfrogs=leapfrogs, betas=betas, place=place, tune=tune
-    )
+        target, base, levels=levels, moves=moves, leapfrogs=leapfrogs, sampler=sampler, betas=betas, place=place,
+        tune=tune,
+    )  # fmt: skip
     return anneal_along(path, target, base, chains=chains, moves=moves, key=run)

@@ -1,11 +1,11 @@
 """The path from a base to a target that annealing walks: its levels, the moves at each, the pilots that choose both.
 
 At level b the energy is (1 - b) E_base + b E_target, so that d log Z_b / db = E_b[E_base - E_target]. Annealed
-importance sampling, its reverse and thermodynamic integration all walk the same levels.
+importance sampling, its reverse and thermodynamic integration all walk the same levels, by any sampler.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,9 @@ from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.energies.base import Scalar
 from unnorm.errors import require
 from unnorm.evaluation.counts import whole_numbers
-from unnorm.evaluation.partition.pairs import require_walk
-from unnorm.samplers import HMC
+from unnorm.evaluation.partition.pairs import require_pair
+from unnorm.samplers.base import AbstractSampler
+from unnorm.samplers.moves import AbstractMoves, moved, moves_on, points_of, require_moves
 
 #: Chains of a pilot run.
 PILOT = 64
@@ -30,7 +31,7 @@ class Path(NamedTuple):
     """The levels, from 0 to 1, and a sampler for each but the first (their arrays have a leading axis)."""
 
     betas: Float[Array, " levels+1"]
-    samplers: HMC
+    samplers: Any
 
     def parted(self, level: int) -> tuple["Path", "Path"]:
         """The path up to this level, and the path from it on."""
@@ -56,45 +57,29 @@ def gained(step: Scalar, slopes: Float[Array, " chains"]) -> Float[Array, " chai
 
 def starts(base: AbstractNormalised, n: int, key: PRNGKeyArray) -> Array:
     """Draws of the base in the numbers that a walk is made of: a base may have been made in others."""
-    return jnp.asarray(base.samples(n, key=key), float)
-
-
-def move(energy: AbstractEnergy, sampler: HMC, xs: Array, moves: int, key: PRNGKeyArray) -> tuple[Array, Scalar]:
-    """HMC moves of every chain at one level; the new points and the mean acceptance."""
-
-    def one(x, key):
-        def step(state, key):
-            state, info = sampler.step(energy, state, key=key)
-            return state, info.acceptance
-
-        state, acceptance = jax.lax.scan(step, sampler.init(energy, x), jax.random.split(key, moves))
-        return sampler.position(state), jnp.mean(acceptance)
-
-    xs, acceptance = jax.vmap(one)(xs, jax.random.split(key, len(xs)))
-    return xs, jnp.mean(acceptance)
+    return points_of(base.space, base.samples(n, key=key))
 
 
 @compiled
-def _pilot(base, target, betas: Array, moves: int, leapfrogs: int, key: PRNGKeyArray):
+def _pilot(base, target, betas: Array, moves: int, by: AbstractMoves, key: PRNGKeyArray):
     """A small run that tunes: a sampler for every level, and how far the log-weights spread from one to the next.
 
-    The mass comes from the base's own draws, so that units do not matter; the step follows the acceptance.
+    A mass comes from the base's own draws, so that units do not matter; a step follows the acceptance.
     """
     start, key = jax.random.split(key)
     xs = starts(base, PILOT, start)
-    mass = jnp.var(xs.reshape(PILOT, -1), axis=0)
 
     def level(carry, inputs):
-        xs, log_step = carry
+        xs, known = carry
         b, previous, key = inputs
-        sampler = HMC(jnp.exp(log_step), mass, leapfrogs)
+        sampler = by.sampler(known)
         before = jnp.std(difference(base, target, xs))
-        xs, acceptance = move(between(base, target, b), sampler, xs, moves, key)
+        xs, acceptance = moved(between(base, target, b), sampler, xs, moves, key)
         after = jnp.std(difference(base, target, xs))
-        return (xs, log_step + acceptance - ACCEPTANCE), (sampler, (b - previous) * jnp.sqrt(before * after))
+        return (xs, by.learn(known, acceptance)), (sampler, (b - previous) * jnp.sqrt(before * after))
 
     inputs = (betas[1:], betas[:-1], jax.random.split(key, len(betas) - 1))
-    _, (samplers, spread) = jax.lax.scan(level, (xs, jnp.zeros(())), inputs)
+    _, (samplers, spread) = jax.lax.scan(level, (xs, by.begin(xs)), inputs)
     return samplers, spread
 
 
@@ -108,6 +93,16 @@ def _even(betas: Array, spread: Array) -> Array:
         return betas
     even = np.interp(np.linspace(0, length[-1], len(betas)), length, np.asarray(betas, np.float64))
     return jnp.asarray(even, betas.dtype)
+
+
+def annealing_moves(
+    target: AbstractEnergy, base: AbstractNormalised, sampler: AbstractSampler | None, leapfrogs: int
+) -> AbstractMoves:
+    """How points move along the path: by the sampler that is given, or by that of the space; refused if it cannot."""
+    require_pair(target, base)
+    by = moves_on(target.space, sampler, "annealing", leapfrogs=leapfrogs, acceptance=ACCEPTANCE, small=False)
+    require_moves(between(base, target, jnp.asarray(0.5)), by)
+    return by
 
 
 def _counts(levels: int, moves: int, leapfrogs: int) -> tuple[int, ...]:
@@ -128,11 +123,14 @@ def tuned_path(
     levels: int,
     moves: int,
     leapfrogs: int,
+    sampler: AbstractSampler | None = None,
     betas: Float[Array, " levels"] | None = None,
     place: PRNGKeyArray,
     tune: PRNGKeyArray,
 ) -> Path:
     """Levels placed by one pilot run of 64 chains (or as given), and samplers tuned by another; both are thrown away.
+
+    Without a `sampler`, points move by HMC on real numbers and by Gibbs on zeros and ones and categories.
 
     >>> import jax, unnorm as un
     >>> target = un.energies.FunctionEnergy(lambda x: 2 * (x**2).sum(), un.spaces.Real((2,)))
@@ -141,31 +139,32 @@ def tuned_path(
     >>> tuned_path(target, base, levels=5, moves=1, leapfrogs=3, place=keys[0], tune=keys[1]).betas.shape
     (6,)
     """
-    require_walk(target, base)
+    require_pair(target, base)
     levels, moves, leapfrogs = _counts(levels, moves, leapfrogs)
+    by = annealing_moves(target, base, sampler, leapfrogs)
     given = betas is not None
     if betas is None:
         betas = _first_guess(levels)
-        betas = _even(betas, _pilot(base, target, betas, moves, leapfrogs, place)[1])
+        betas = _even(betas, _pilot(base, target, betas, moves, by, place)[1])
     betas = jnp.asarray(betas, float)
-    require(betas.ndim == 1 and len(betas) >= 2, f"betas are a row of at least 2 levels, not an array of {betas.shape}")
+    require(betas.ndim == 1 and len(betas) >= 2, f"betas must be one row of at least 2 levels, not {betas.shape}")
     require(bool((betas[0] == 0) & (betas[-1] == 1) & jnp.all(jnp.diff(betas) >= 0)), "betas must rise from 0 to 1")
     require(
         not given or bool(betas[1] > 0),
-        "only the first of betas may be 0: a wall of the target, times 0, is no number at the second",
+        "only the first of betas may be 0; let the others rise from above 0 to 1",
     )
-    return Path(betas, _pilot(base, target, betas, moves, leapfrogs, tune)[0])
+    return Path(betas, _pilot(base, target, betas, moves, by, tune)[0])
 
 
 @compiled
-def _pilots(base, target_of, inputs: Array, betas: Array, moves: int, leapfrogs: int, key: PRNGKeyArray):
+def _pilots(base, target_of, inputs: Array, betas: Array, moves: int, by: AbstractMoves, key: PRNGKeyArray):
     """A pilot for each of some targets of a family, and what they say together.
 
     Log-weights of all spread from a level to the next by the root of their mean variance; steps and masses are
     geometric means.
     """
     keys = jax.random.split(key, len(inputs))
-    samplers, spreads = jax.vmap(lambda c, k: _pilot(base, target_of(c), betas, moves, leapfrogs, k))(inputs, keys)
+    samplers, spreads = jax.vmap(lambda c, k: _pilot(base, target_of(c), betas, moves, by, k))(inputs, keys)
     together = jax.tree.map(lambda leaf: jnp.exp(jnp.mean(jnp.log(leaf), axis=0)), samplers)
     return together, jnp.sqrt(jnp.mean(spreads**2, axis=0))
 
@@ -193,8 +192,8 @@ def common_path(
     >>> common_path(target_of, scales, base, levels=5, moves=1, leapfrogs=3, place=place, tune=tune).betas.shape
     (6,)
     """
-    require_walk(target_of(inputs[0]), base)
     levels, moves, leapfrogs = _counts(levels, moves, leapfrogs)
+    by = annealing_moves(target_of(inputs[0]), base, None, leapfrogs)
     betas = _first_guess(levels)
-    betas = _even(betas, _pilots(base, target_of, inputs, betas, moves, leapfrogs, place)[1])
-    return Path(betas, _pilots(base, target_of, inputs, betas, moves, leapfrogs, tune)[0])
+    betas = _even(betas, _pilots(base, target_of, inputs, betas, moves, by, place)[1])
+    return Path(betas, _pilots(base, target_of, inputs, betas, moves, by, tune)[0])

@@ -48,7 +48,7 @@ def optimal_bridge(
     finite = every[np.isfinite(every)]
     low, high = finite.min() - abs(odds) - 40, finite.max() + abs(odds) + 40
     root, result = brentq(gap, low, high, xtol=1e-10, full_output=True)
-    require(bool(result.converged), "the bridge between base and target did not converge")
+    require(bool(result.converged), "the bridge did not converge; use a base closer to the target")
     return float(root)
 
 

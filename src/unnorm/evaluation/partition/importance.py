@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.compiling import compiled
-from unnorm.energies import AbstractEnergy, AbstractNormalised, Gaussian, GaussianMixture, fit_gaussian
+from unnorm.energies import AbstractEnergy, AbstractNormalised, GaussianDensity, GaussianMixture, fit_gaussian
 from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate, require_weights
 from unnorm.evaluation.counts import whole_numbers
@@ -93,7 +93,7 @@ def expectations(
     shape = _shape_of(statistic, proposal)
     require(
         len(shape) == 1,
-        f"expectations are of a function that gives a vector, but this one gives shape {shape}; for one number use "
+        f"expectations needs a function that returns a vector, but this one returned shape {shape}; for one number use "
         "expectation",
     )
     found = weighted_draws(target, proposal, draws, key=key)
@@ -128,19 +128,19 @@ def expectation(
     shape = _shape_of(statistic, proposal)
     require(
         shape == (),
-        f"an expectation is of a function that gives one number, but this one gives shape {shape}; for a vector use "
+        f"expectation needs a function that returns one number, but this one returned shape {shape}; for a vector use "
         "expectations",
     )
     return expectations(target, lambda x: jnp.asarray(statistic(x))[None], proposal, draws=draws, key=key)[0]
 
 
-def defensive(reference: Gaussian | GaussianMixture, data: Any, share: float = 0.1) -> GaussianMixture:
+def defensive(reference: GaussianDensity | GaussianMixture, data: Any, share: float = 0.1) -> GaussianMixture:
     """The reference blended with a share of a wide Gaussian, so that no region of the data has a tiny proposal.
 
     Hesterberg's (1995) defence: weights are bounded wherever the wide Gaussian (covariance 4 times the data's) covers.
     """
     wide = fit_gaussian(data)
-    if isinstance(reference, Gaussian):
+    if isinstance(reference, GaussianDensity):
         reference = GaussianMixture(jnp.zeros(1), reference.mean[None], reference.factor[None])
     logits = jnp.concatenate([jnp.log1p(-share) + jax.nn.log_softmax(reference.logits), jnp.log(jnp.asarray([share]))])
     means = jnp.concatenate([reference.means, wide.mean[None]])

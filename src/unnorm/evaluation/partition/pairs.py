@@ -51,10 +51,3 @@ def require_pair(target: Any, base: Any) -> None:
         )
     require(target.space == base.space, f"the base is on {base.space} and the target on {target.space}")
     require_number(target, point_of(base))
-
-
-def require_walk(target: Any, base: Any) -> None:
-    """As `require_pair`, for methods that move by gradients between the two."""
-    require_pair(target, base)
-    space = target.space
-    require(space.continuous, f"annealing follows gradients, and {space} has none; use evaluation.importance there")

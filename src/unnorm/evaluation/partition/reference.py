@@ -7,7 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from unnorm.energies import AbstractEnergy, Gaussian, GaussianMixture, fit_gaussian
+from unnorm.energies import (
+    AbstractEnergy,
+    AbstractNormalised,
+    GaussianDensity,
+    GaussianMixture,
+    fit_gaussian,
+    fit_sites,
+)
 from unnorm.errors import InputError, require
 from unnorm.evaluation.likelihoods.likelihood import energies
 from unnorm.evaluation.partition.importance import defensive, expectation
@@ -57,12 +64,7 @@ class Reference(NamedTuple):
 
     def warnings(self, share: float) -> tuple[str, ...]:
         """What is wrong with the run, in sentences, given its `far_share`; empty if nothing was seen."""
-        found = []
-        if not self.rhat <= SETTLED:
-            found.append(
-                f"The run that looked for a base did not settle (R-hat {self.rhat:.2f}, above {SETTLED}): the density "
-                "may not be integrable, or may have modes that were missed; pass base= with a density that covers it."
-            )
+        found = unsettled(self.rhat, "the density may not be integrable, or may have modes that were missed")
         if share > FAR_SHARE:
             found.append(
                 f"{share:.0%} of the integral lies more than {FAR:.0f} standard deviations from the run that looked "
@@ -71,7 +73,17 @@ class Reference(NamedTuple):
         return tuple(found)
 
 
-def tailed(gaussian: Gaussian, doublings: int = DOUBLINGS) -> GaussianMixture:
+def unsettled(rhat: float, what: str) -> list[str]:
+    """A warning, if chains disagree."""
+    if rhat <= SETTLED:
+        return []
+    return [
+        f"The run that looked for a base did not settle (R-hat {rhat:.2f}, above {SETTLED}): {what}; pass base= with a "
+        "density that covers it."
+    ]
+
+
+def tailed(gaussian: GaussianDensity, doublings: int = DOUBLINGS) -> GaussianMixture:
     """The Gaussian with half of the mass, twice as wide with a quarter, four times with an eighth, and so on.
 
     The mass beyond r then falls as 1 / r, that of a Cauchy law, up to 2^doublings standard deviations: importance
@@ -95,7 +107,7 @@ def _starts(target: AbstractEnergy, space: Real, key: PRNGKeyArray) -> Float[np.
     how = "NaN" if np.isnan(found).any() else "infinite"
     require(
         len(inside) > 0,
-        f"the energy is {how} at all of {CANDIDATES} standard normal points, so no base is found; pass base= with a "
+        f"the energy is {how} at all of {CANDIDATES} standard normal points, so no base was found; pass base= with a "
         "density inside the target",
     )
     return np.resize(inside, (CHAINS, *space.shape))
@@ -126,3 +138,28 @@ def reference_of(target: AbstractEnergy, *, key: PRNGKeyArray) -> Reference:
     mean, scale = (jnp.asarray(part, float) for part in (trace.flat.mean(axis=0), trace.flat.std(axis=0)))
     near = defensive(fitted, trace.flat, share=0.5)
     return Reference(tailed(fitted), near, mean, scale, float(trace.diagnostics.worst_rhat))
+
+
+class ReferenceOnSites(NamedTuple):
+    """Sites that are independent, each with the law it had in a short run, and whether the chains of that run agree."""
+
+    density: AbstractNormalised
+    rhat: float
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with the run, in sentences; empty if nothing was seen."""
+        return tuple(unsettled(self.rhat, "modes may have been missed"))
+
+
+def reference_on_sites(target: AbstractEnergy, *, key: PRNGKeyArray) -> ReferenceOnSites:
+    """The law of every site, from a short run of parallel tempering by Gibbs sampling.
+
+    One row of every value is added to each site, so that none is impossible.
+    """
+    run = {"chains": CHAINS, "steps": 200, "warmup": 100, "key": key, "progress": False}
+    trace = sample(target, ParallelTempering(6, 0.1), **run)
+    # A site that never changes its value has no R-hat.
+    rhats = np.asarray(trace.diagnostics.rhat)
+    worst = float(np.max(rhats[~np.isnan(rhats)], initial=1.0))
+    return ReferenceOnSites(fit_sites(target.space, trace.flat), worst)

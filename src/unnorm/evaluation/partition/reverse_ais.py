@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,33 +16,34 @@ from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate
 from unnorm.evaluation.counts import whole_numbers
 from unnorm.evaluation.partition.ais import anneal_along
-from unnorm.evaluation.partition.annealing import Path, between, difference, gained, move, tuned_path
+from unnorm.evaluation.partition.annealing import Path, annealing_moves, between, difference, gained, tuned_path
 from unnorm.evaluation.partition.chains import Draws, as_chains, mean_of_chains
-from unnorm.evaluation.partition.pairs import point_of, require_walk
+from unnorm.evaluation.partition.pairs import point_of
 from unnorm.evaluation.partition.rounding import with_rounding
 from unnorm.evaluation.partition.tails import judged
-from unnorm.samplers import HMC
+from unnorm.samplers import AbstractSampler
+from unnorm.samplers.moves import moved, points_of
 
 #: One level in so many, next to the base, is walked forwards.
 FORWARD = 10
 
 
 @compiled
-def _cool(base, target, betas: Array, samplers: HMC, xs: Array, moves: int, key: PRNGKeyArray):
+def _cool(base, target, betas: Array, samplers: Any, xs: Array, moves: int, key: PRNGKeyArray):
     """log v of chains that start at the target: weigh from a level to the one below, then move there."""
 
     def level(carry, inputs):
         xs, log_weights = carry
         b, lower, sampler, key = inputs
         log_weights = log_weights - gained(b - lower, difference(base, target, xs))
-        xs, acceptance = move(between(base, target, lower), sampler, xs, moves, key)
+        xs, acceptance = moved(between(base, target, lower), sampler, xs, moves, key)
         return (xs, log_weights), acceptance
 
     energies = jax.vmap(target)(xs)
     # The sampler of level k is the (k - 1)th; at the first level nothing is left to move for.
     below = jax.tree.map(lambda leaf: leaf[:-1], samplers)
     inputs = (betas[2:], betas[1:-1], below, jax.random.split(key, len(betas) - 2))
-    (xs, log_weights), acceptance = jax.lax.scan(level, (xs, jnp.zeros(len(xs), xs.dtype)), inputs, reverse=True)
+    (xs, log_weights), acceptance = jax.lax.scan(level, (xs, jnp.zeros(len(xs))), inputs, reverse=True)
     log_weights = log_weights - (betas[1] - betas[0]) * difference(base, target, xs)
     return log_weights, energies, jnp.mean(acceptance)
 
@@ -52,7 +53,7 @@ def cool_along(
 ) -> Estimate:
     """`reverse_ais` along a path that is already tuned."""
     chains = as_chains(draws, point_of(base).shape, "reverse AIS")
-    xs = jnp.asarray(chains.reshape(-1, *chains.shape[2:]), float)
+    xs = points_of(target.space, chains.reshape(-1, *chains.shape[2:]))
     (moves,) = whole_numbers(moves=moves)
     require_divisible(len(xs), "draws")
     down, up = jax.random.split(key)
@@ -75,9 +76,9 @@ def cool_along(
     return with_rounding(found, energies)
 
 
-def _check(target, base, draws: Draws, levels: int, betas: Float[Array, " levels"] | None) -> None:
+def _check(target, base, sampler, draws: Draws, levels: int, betas: Float[Array, " k"] | None) -> None:
     """Refuse what cannot be walked before anything is compiled for it."""
-    require_walk(target, base)
+    annealing_moves(target, base, sampler, 1)
     as_chains(draws, point_of(base).shape, "reverse AIS")
     (levels,) = whole_numbers(levels=levels)
     count = levels if betas is None else max(0, np.size(betas) - 1)
@@ -92,6 +93,7 @@ def reverse_ais(
     levels: int = 200,
     moves: int = 1,
     leapfrogs: int = 5,
+    sampler: AbstractSampler | None = None,
     betas: Float[Array, " levels"] | None = None,
     key: PRNGKeyArray,
 ) -> Estimate:
@@ -114,11 +116,12 @@ def reverse_ais(
     >>> found.covers(0.4515827, 0.999)
     True
     """
-    _check(target, base, draws, levels, betas)
+    _check(target, base, sampler, draws, levels, betas)
     place, tune, run = jax.random.split(key, 3)
     path = tuned_path(
-        target, base, levels=levels, moves=moves, leapfrogs=leapfrogs, betas=betas, place=place, tune=tune
-    )
+        target, base, levels=levels, moves=moves, leapfrogs=leapfrogs, sampler=sampler, betas=betas, place=place,
+        tune=tune,
+    )  # fmt: skip
     return cool_along(path, target, base, draws, moves=moves, key=run)
 
 
@@ -154,10 +157,11 @@ def bracket(
     levels: int = 200,
     moves: int = 1,
     leapfrogs: int = 5,
+    sampler: AbstractSampler | None = None,
     betas: Float[Array, " levels"] | None = None,
     key: PRNGKeyArray,
 ) -> Bracket:
-    """`ais` and `reverse_ais` along one path.
+    """`ais` and `reverse_ais` along one path; `sampler` is that of `ais`.
 
     >>> import jax, unnorm as un
     >>> target = un.energies.FunctionEnergy(lambda x: 2 * (x**2).sum(), un.spaces.Real((2,)))
@@ -168,11 +172,12 @@ def bracket(
     """
     chains, moves = whole_numbers(chains=chains, moves=moves)
     require_divisible(chains, "chains")
-    _check(target, base, draws, levels, betas)
+    _check(target, base, sampler, draws, levels, betas)
     place, tune, up, down = jax.random.split(key, 4)
     path = tuned_path(
-        target, base, levels=levels, moves=moves, leapfrogs=leapfrogs, betas=betas, place=place, tune=tune
-    )
+        target, base, levels=levels, moves=moves, leapfrogs=leapfrogs, sampler=sampler, betas=betas, place=place,
+        tune=tune,
+    )  # fmt: skip
     return Bracket(
         anneal_along(path, target, base, chains=chains, moves=moves, key=up),
         cool_along(path, target, base, draws, moves=moves, key=down),

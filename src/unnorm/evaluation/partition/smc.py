@@ -22,10 +22,11 @@ from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate
 from unnorm.evaluation.counts import whole_numbers
-from unnorm.evaluation.partition.annealing import ACCEPTANCE, Path, between, difference, move, starts
-from unnorm.evaluation.partition.pairs import require_walk
+from unnorm.evaluation.partition.annealing import Path, annealing_moves, between, difference, starts
+from unnorm.evaluation.partition.pairs import require_pair
 from unnorm.evaluation.partition.rounding import with_rounding
-from unnorm.samplers import HMC
+from unnorm.samplers import AbstractSampler
+from unnorm.samplers.moves import AbstractMoves, moved
 from unnorm.samplers.smc import FEWEST_FAMILIES, LONGEST, increment
 
 #: Particles of the pilot run.
@@ -35,37 +36,35 @@ MULTIPLE = 4
 
 
 @compiled
-def _ladder(base, target, share: float, moves: int, leapfrogs: int, key: PRNGKeyArray):
-    """An adaptive run that is thrown away: levels by effective sample size, mass and step of each by the population."""
+def _ladder(base, target, share: float, moves: int, by: AbstractMoves, key: PRNGKeyArray):
+    """An adaptive run that is thrown away: levels by effective sample size, moves of each tuned by the population."""
     start, key = jax.random.split(key)
     xs = starts(base, SCOUTS, start)
-    size = xs[0].size
-    width = jnp.var(xs.reshape(SCOUTS, -1), axis=0)
 
     def unfinished(state):
         return (state[1] < 1) & (state[2] < LONGEST)
 
     def level(state):
-        xs, b, count, log_step, (betas, log_steps, masses) = state
+        xs, b, count, known, (betas, all_known) = state
         resample, walk = jax.random.split(jax.random.fold_in(key, count))
         slopes = difference(base, target, xs)
         step = jnp.where(count == LONGEST - 1, 1 - b, increment(slopes, 1 - b, share))
         b = jnp.where(step >= 1 - b, 1.0, b + step)
-        xs = xs[systematic(resample, jax.nn.softmax(step * slopes), SCOUTS)]
-        spread = jnp.var(xs.reshape(SCOUTS, -1), axis=0)
-        mass = jnp.where(spread > 0, spread, width)
+        chosen = systematic(resample, jax.nn.softmax(step * slopes), SCOUTS)
+        xs = jax.tree.map(lambda leaf: leaf[chosen], xs)
 
-        def tune(carry, key):  # the step is tuned between moves: levels are few
-            xs, log_step = carry
-            xs, acceptance = move(between(base, target, b), HMC(jnp.exp(log_step), mass, leapfrogs), xs, 1, key)
-            return (xs, log_step + acceptance - ACCEPTANCE), None
+        def tune(carry, key):  # moves are tuned one by one: levels are few
+            xs, known = carry
+            xs, acceptance = moved(between(base, target, b), by.sampler(known), xs, 1, key)
+            return (xs, by.learn(known, acceptance)), None
 
-        (xs, log_step), _ = jax.lax.scan(tune, (xs, log_step), jax.random.split(walk, moves))
-        tables = (betas.at[count].set(b), log_steps.at[count].set(log_step), masses.at[count].set(mass))
-        return xs, b, count + 1, log_step, tables
+        (xs, known), _ = jax.lax.scan(tune, (xs, by.look(known, xs)), jax.random.split(walk, moves))
+        all_known = jax.tree.map(lambda table, leaf: table.at[count].set(leaf), all_known, known)
+        return xs, b, count + 1, known, (betas.at[count].set(b), all_known)
 
-    tables = (jnp.ones(LONGEST), jnp.zeros(LONGEST), jnp.ones((LONGEST, size)))
-    first = (xs, jnp.zeros(()), 0, jnp.asarray(-0.25 * math.log(size)), tables)
+    known = by.begin(xs)
+    all_known = jax.tree.map(lambda leaf: jnp.ones((LONGEST, *jnp.shape(leaf)), leaf.dtype), known)
+    first = (xs, jnp.zeros(()), 0, known, (jnp.ones(LONGEST), all_known))
     _, _, count, _, tables = jax.lax.while_loop(unfinished, level, first)
     return count, tables
 
@@ -76,17 +75,18 @@ def laddered_path(
     *,
     share: float,
     moves: int,
-    leapfrogs: int,
+    by: AbstractMoves,
     key: PRNGKeyArray,
 ) -> Path:
     """Levels such that this share of the particles stays effective from each to the next, found by a pilot run."""
-    count, (betas, log_steps, masses) = _ladder(base, target, share, moves, leapfrogs, key)
+    count, (betas, known) = _ladder(base, target, share, moves, by, key)
     found = int(count)
     levels = -(-found // MULTIPLE) * MULTIPLE
     places = np.linspace(0, found, levels + 1)
     ladder = np.interp(places, np.arange(found + 1), np.concatenate([[0.0], np.asarray(betas, np.float64)[:found]]))
     nearest = np.clip(np.ceil(places[1:]).astype(int) - 1, 0, found - 1)
-    samplers = jax.vmap(lambda h, m: HMC(h, m, leapfrogs))(jnp.exp(log_steps)[nearest], masses[nearest])
+    at_levels = jax.tree.map(lambda table: table[nearest], known)
+    samplers = jax.vmap(by.sampler, axis_size=levels)(at_levels)
     return Path(jnp.asarray(ladder, float), samplers)
 
 
@@ -110,7 +110,7 @@ def _islands(base, target, path: Path, islands: int, particles: int, moves: int,
             b, step, sampler, key = inputs
 
             def update(keys, xs, _):
-                return move(between(base, target, b), sampler, xs, moves, keys[0])
+                return moved(between(base, target, b), sampler, xs, moves, keys[0])
 
             state, info = feynman_kac.step(key, state, update, lambda xs: weigh(step, xs), systematic)
             accepted: Any = info.update_info  # what `update` returned beside the particles
@@ -149,6 +149,7 @@ def tempered_population(
     share: float = 0.5,
     moves: int = 3,
     leapfrogs: int = 5,
+    sampler: AbstractSampler | None = None,
     path: Path | None = None,
     key: PRNGKeyArray,
 ) -> Population:
@@ -156,7 +157,7 @@ def tempered_population(
 
     Each island's Z is unbiased (Del Moral, Doucet and Jasra 2006) because levels and moves come from a pilot run that
     is thrown away; log Z is the log of their mean, with an error from their spread. Where one island's Z is far from
-    the next, no error is right, and a warning says so.
+    the next, no error is right, and a warning says so. `sampler` is that of `ais`.
 
     >>> import jax, unnorm as un
     >>> target = un.energies.FunctionEnergy(lambda x: 2 * (x**2).sum(), un.spaces.Real((2,)))
@@ -164,7 +165,7 @@ def tempered_population(
     >>> found.log_z.covers(0.4515827, 0.999), found.draws(5).shape
     (True, (5, 2))
     """
-    require_walk(target, base)
+    require_pair(target, base)
     islands, particles, moves, leapfrogs = whole_numbers(
         islands=islands, particles=particles, moves=moves, leapfrogs=leapfrogs
     )
@@ -175,9 +176,10 @@ def tempered_population(
     require(0 < share < 1, f"the share of effective particles must lie between 0 and 1, not {share}")
     require(moves >= 1, f"SMC needs at least 1 move for each level, not {moves}")
     require_divisible(islands, "islands")
+    by = annealing_moves(target, base, sampler, leapfrogs)
     pilot, run = jax.random.split(key)
     if path is None:
-        path = laddered_path(target, base, share=share, moves=moves, leapfrogs=leapfrogs, key=pilot)
+        path = laddered_path(target, base, share=share, moves=moves, by=by, key=pilot)
     log_zs, xs, energies, ancestors, acceptance = _islands(base, target, path, islands, particles, moves, run)
     log_zs = np.asarray(log_zs, np.float64)
     dead = int((~np.isfinite(log_zs)).sum())
@@ -188,7 +190,7 @@ def tempered_population(
     )
     families = float(np.mean([len(np.unique(row)) for row in np.asarray(ancestors)]))
     estimate = _judged(log_zs, particles, path, float(jnp.mean(acceptance)), families)
-    return Population(with_rounding(estimate, energies), np.asarray(xs), log_zs)
+    return Population(with_rounding(estimate, energies), jax.tree.map(np.asarray, xs), log_zs)
 
 
 def _judged(log_zs: np.ndarray, particles: int, path: Path, acceptance: float, families: float) -> Estimate:
@@ -228,6 +230,7 @@ def smc(
     share: float = 0.5,
     moves: int = 3,
     leapfrogs: int = 5,
+    sampler: AbstractSampler | None = None,
     key: PRNGKeyArray,
 ) -> Estimate:
     """log Z by tempered sequential Monte Carlo, as `tempered_population`, without the particles.
@@ -238,5 +241,6 @@ def smc(
     True
     """
     return tempered_population(
-        target, base, islands=islands, particles=particles, share=share, moves=moves, leapfrogs=leapfrogs, key=key
-    ).log_z
+        target, base, islands=islands, particles=particles, share=share, moves=moves, leapfrogs=leapfrogs,
+        sampler=sampler, key=key,
+    ).log_z  # fmt: skip

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,13 +15,14 @@ from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.errors import require
 from unnorm.estimate import Estimate, log_mean_exp_estimate, mean_estimate
 from unnorm.evaluation.counts import whole_numbers
-from unnorm.evaluation.partition.annealing import between, difference, move, starts, tuned_path
+from unnorm.evaluation.partition.annealing import between, difference, starts, tuned_path
 from unnorm.evaluation.partition.rounding import with_rounding
-from unnorm.samplers import HMC
+from unnorm.samplers import AbstractSampler
+from unnorm.samplers.moves import moved
 
 
 @compiled
-def _slopes(base, target, betas: Array, samplers: HMC, chains: int, moves: int, key: PRNGKeyArray):
+def _slopes(base, target, betas: Array, samplers: Any, chains: int, moves: int, key: PRNGKeyArray):
     """E_base - E_target of every chain at every level after each of its last moves, and the annealed log-weights."""
     start, key = jax.random.split(key)
     keep = moves // 2
@@ -31,7 +33,7 @@ def _slopes(base, target, betas: Array, samplers: HMC, chains: int, moves: int, 
         log_weights = log_weights + (b - previous) * difference(base, target, xs)
 
         def again(xs, key):
-            xs, acceptance = move(between(base, target, b), sampler, xs, 1, key)
+            xs, acceptance = moved(between(base, target, b), sampler, xs, 1, key)
             return xs, (difference(base, target, xs), acceptance)
 
         xs, (slopes, acceptance) = jax.lax.scan(again, xs, jax.random.split(key, moves))
@@ -42,7 +44,7 @@ def _slopes(base, target, betas: Array, samplers: HMC, chains: int, moves: int, 
     at_base = difference(base, target, starts(base, chains * keep, fresh)).reshape(1, keep, chains)
     xs = split_over_devices(starts(base, chains, start))
     inputs = (betas[1:], betas[:-1], samplers, jax.random.split(key, len(betas) - 1))
-    (xs, log_weights), (slopes, acceptance) = jax.lax.scan(level, (xs, jnp.zeros(chains, xs.dtype)), inputs)
+    (xs, log_weights), (slopes, acceptance) = jax.lax.scan(level, (xs, jnp.zeros(chains)), inputs)
     return jnp.concatenate([at_base, slopes]), log_weights, jax.vmap(target)(xs), jnp.mean(acceptance)
 
 
@@ -70,6 +72,7 @@ def thermodynamic(
     levels: int = 40,
     moves: int = 10,
     leapfrogs: int = 5,
+    sampler: AbstractSampler | None = None,
     betas: Float[Array, " levels"] | None = None,
     key: PRNGKeyArray,
 ) -> Estimate:
@@ -79,7 +82,8 @@ def thermodynamic(
     Each chain gives one value of the whole integral, so that their spread holds all autocorrelation (`monte_carlo` in
     the diagnostics). `discretisation` is a fifteenth of the difference to every second level, as for any rule of fourth
     order; the stated error adds both in squares. Chains that lag behind their level are seen by comparing with the
-    annealed weights of the same run, which cannot lag. Gelman and Meng 1998; Friel, Hurn and Wyse 2014.
+    annealed weights of the same run, which cannot lag. `sampler` is that of `ais`. Gelman and Meng 1998; Friel, Hurn
+    and Wyse 2014.
 
     >>> import jax, unnorm as un
     >>> target = un.energies.FunctionEnergy(lambda x: 2 * (x**2).sum(), un.spaces.Real((2,)))
@@ -97,13 +101,14 @@ def thermodynamic(
     require(levels >= 2 and levels % 2 == 0, f"thermodynamic integration needs an even number of levels, not {levels}")
     place, tune, run = jax.random.split(key, 3)
     path = tuned_path(
-        target, base, levels=levels, moves=moves, leapfrogs=leapfrogs, betas=betas, place=place, tune=tune
-    )
+        target, base, levels=levels, moves=moves, leapfrogs=leapfrogs, sampler=sampler, betas=betas, place=place,
+        tune=tune,
+    )  # fmt: skip
     found, log_weights, energies, acceptance = _slopes(base, target, path.betas, path.samplers, chains, moves, run)
     slopes, grid = np.asarray(found, np.float64), np.asarray(path.betas, np.float64)
     require(
         bool(np.isfinite(slopes).all()),
-        "the target's energy is not finite on the path, so that its mean is not; use AIS or SMC",
+        "the target's energy is not finite on the path, so its mean is not either; use AIS or SMC",
     )
     means = slopes.mean(axis=1)
     squares = ((slopes - slopes.mean(axis=(1, 2), keepdims=True)) ** 2).mean(axis=1)

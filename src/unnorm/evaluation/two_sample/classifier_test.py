@@ -75,7 +75,7 @@ def classifier_test(
     from scipy.stats import hypergeom
 
     x, y = two_samples(x, y)
-    require(min(len(x), len(y)) >= 20, f"a classifier needs at least 20 points of each sample, not {len(x)}, {len(y)}")
+    require(min(len(x), len(y)) >= 20, f"a classifier needs at least 20 points of each, not {len(x)} and {len(y)}")
     width, steps, batch = whole_numbers(width=width, steps=steps, batch=batch)
     require(steps >= 1 and batch >= 1, f"steps and batch must be positive, not {steps} and {batch}")
     split_x, split_y, train = jax.random.split(key, 3)

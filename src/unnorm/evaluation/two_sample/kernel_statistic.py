@@ -71,7 +71,7 @@ def squared_distances(a: Float[Array, "n d"], b: Float[Array, "m d"]) -> Float[A
 
 def _block(block: Any) -> int:
     (block,) = whole_numbers(block=block)
-    require(block >= 1, f"block {block} is not positive; pass at least 1")
+    require(block >= 1, f"block {block} is too small; pass at least 1")
     return block
 
 
@@ -233,7 +233,7 @@ def kernel_estimate(family: KernelInUnits, x: Any, y: Any, *, block: int, method
         xy = _kernel_sums(kernel, a, b, shift, block, same=False)
     factor = unit**family.degree
     value = factor * (xx.total / (n * (n - 1)) + yy.total / (m * (m - 1)) - 2 * xy.total / (n * m))
-    require(math.isfinite(value), f"the {method} of these samples is {value}; bring them to other units")
+    require(math.isfinite(value), f"the {method} of these samples is {value}; rescale them")
     diagnostics = {"samples_x": float(n), "samples_y": float(m)}
     if min(n, m) < 4:
         warning = f"A standard error needs 4 points in each sample, not {min(n, m)}; it is given as infinite."
@@ -290,5 +290,5 @@ def permutation_p_value(
     yy = rows.sum() - 2 * of_x + xx
     values = xx / (n * (n - 1)) + yy / (m * (m - 1)) - 2 * xy / (n * m)
     bad = int((~np.isfinite(values)).sum())
-    require(bad == 0, f"the statistic is not finite for {bad} of {len(values)} relabellings, so that it has no p-value")
+    require(bad == 0, f"the statistic is not finite for {bad} of {len(values)} relabellings, so it has no p-value")
     return float(np.mean(values >= values[0]))

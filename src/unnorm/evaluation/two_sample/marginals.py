@@ -55,7 +55,7 @@ def marginals(
     require(len(draws) >= 2 and len(rows) >= 2, "distances need at least 2 draws and 2 rows")
     pool, generator = np.concatenate([rows, others]), np.random.default_rng(seed)
     size = min(len(draws), len(pool) - len(rows))
-    require(size >= 1, "rows are compared with other rows, and there are none")
+    require(size >= 1, "marginals compares rows with other rows, and there are none; pass rows of the same table")
     labels = np.arange(len(pool)) if groups is None else np.unique(groups, return_inverse=True)[1].ravel()
     worst = []
     for _ in range(repeats):

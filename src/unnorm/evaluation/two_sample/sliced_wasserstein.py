@@ -95,7 +95,7 @@ def sliced_wasserstein(x: Any, y: Any, *, frames: int | None = None, key: PRNGKe
         frames = 1 if d == 1 else max(8, -(-128 // d))
     (frames,) = whole_numbers(frames=frames)
     require(frames >= 1, f"at least one frame is needed, not {frames}")
-    require(n * m < 2**52, f"{n} and {m} points are too many to couple")
+    require(n * m < 2**52, f"{n} and {m} points are too many to couple; pass fewer")
     run, split = jax.random.split(key)
     directions = _frames(frames, d, run).transpose(0, 2, 1).reshape(-1, d)
     joint, whole = coupling(n, m), np.vstack([x, y])

@@ -23,7 +23,7 @@ from unnorm.noises import (
     VariancePreserving,
 )
 from unnorm.objectives import CNCE, DSM, AtLevel
-from unnorm.scores import AbstractPlainScore, conditional_energy, conditional_score
+from unnorm.scores import AbstractPlainScore, levelled_energy, levelled_score
 from unnorm.training import fit, fit_repeats
 
 pytestmark = pytest.mark.optimised
@@ -40,7 +40,7 @@ def blurred(t):
 
 @pytest.fixture(scope="module")
 def energy():
-    model = conditional_energy(NOISE, 2, spread=0.8, width=32, depth=2, key=jax.random.key(7))
+    model = levelled_energy(NOISE, 2, spread=0.8, width=32, depth=2, key=jax.random.key(7))
     return fit(model, DSM(NOISE), DATA, steps=1500, batch=128, rate=5e-3, key=jax.random.key(8), progress=False).model
 
 
@@ -59,7 +59,7 @@ def noised(t):
 @pytest.mark.parametrize("t", LEVELS)
 def test_denoising_teaches_the_scores_of_all_levels(energy, t):
     """What the loss exceeds its minimum by: a seventh of what an untrained model has at this very level, or less."""
-    before = conditional_energy(NOISE, 2, spread=0.8, width=32, depth=2, key=jax.random.key(7))
+    before = levelled_energy(NOISE, 2, spread=0.8, width=32, depth=2, key=jax.random.key(7))
     level = jnp.asarray(t)
 
     def excess(model) -> float:
@@ -77,21 +77,21 @@ def test_its_score_is_a_gradient_and_that_of_a_free_network_is_not(energy):
         return float(jnp.linalg.norm(slopes - slopes.mT) / jnp.linalg.norm(slopes))
 
     assert asymmetry(energy) < 1e-4
-    assert asymmetry(conditional_score(NOISE, 2, width=32, make=MLP, key=jax.random.key(7))) > 1e-2
+    assert asymmetry(levelled_score(NOISE, 2, width=32, make=MLP, key=jax.random.key(7))) > 1e-2
 
 
 class Learning(AbstractPlainScore):
-    """What a conditional score must not be: one whose noise is among its weights."""
+    """What a levelled score must not be: one whose noise is among its weights."""
 
     network: MLP
     noise: Gaussian
 
-    def __call__(self, t, x):
+    def __call__(self, t, x, condition=None):
         width = jnp.sqrt(1 + self.noise.variance(t))
         return -x / width**2 - self.network(jnp.append(x, t)) / width
 
 
-@pytest.mark.parametrize("kind", [conditional_score, conditional_energy, None])
+@pytest.mark.parametrize("kind", [levelled_score, levelled_energy, None])
 def test_training_leaves_the_noise_alone(kind):
     noise, key = Gaussian(0.5), jax.random.key(12)
     free = Learning(MLP(3, 2, width=4, depth=1, key=key), noise)
@@ -105,7 +105,7 @@ def test_a_level_is_an_energy(energy):
     t = jnp.asarray(0.3)
     one, ys = energy.at(t), noised(t)[:500]
     np.testing.assert_allclose(jax.vmap(jax.grad(one))(ys), -jax.vmap(lambda y: energy(t, y))(ys), rtol=1e-5, atol=1e-6)
-    before = conditional_energy(NOISE, 2, spread=0.8, width=32, depth=2, key=jax.random.key(7))
+    before = levelled_energy(NOISE, 2, spread=0.8, width=32, depth=2, key=jax.random.key(7))
 
     def spread(model) -> float:
         return float(jnp.std(jax.vmap(model)(ys) - jax.vmap(blurred(t))(ys)))
@@ -142,7 +142,7 @@ def gaps(process: str, jumps: AbstractNoise | AbstractNoiseFromData | None) -> n
     """The mass left of 0 at that level less the share of rows there, of models learnt on 8 data sets."""
     noise, level = PROCESSES[process]
     objective = DSM(noise) if jumps is None else DSM(noise) + AtLevel(CNCE(jumps), level)
-    model = conditional_energy(noise, 1, spread=3.0, width=16, depth=2, key=jax.random.key(0))
+    model = levelled_energy(noise, 1, spread=3.0, width=16, depth=2, key=jax.random.key(0))
     fits = fit_repeats(model, objective, rows(), steps=800, batch=100, rate=1e-2, key=jax.random.key(1))
     found = np.asarray(_left(fits, jnp.asarray(level)))
     return found - np.mean(np.asarray(rows())[..., 0] < 0, axis=1)
