@@ -14,13 +14,13 @@ from unnorm.runs import Run, prepare
 
 RNG = np.random.default_rng(3)
 NAMES = tuple("abcdef")
-SHORT = ("--steps", 300, "--set", "model.width=16", "--set", "model.depth=1", "--quiet")
+SHORT = ("--steps", 500, "--rate", 0.01, "--set", "model.width=16", "--set", "model.depth=1", "--quiet")
 
 
 def coins(n: int) -> np.ndarray:
     """Six bits that lean to the side of a hidden one."""
     side = RNG.random((n, 1)) < 0.3
-    return (RNG.random((n, 6)) < np.where(side, 0.9, 0.2)).astype(float)
+    return (RNG.random((n, 6)) < np.where(side, 0.9, 0.1)).astype(float)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_a_table_of_zeros_and_ones_is_read_as_bits_and_said_to_be(file, tmp_path
     assert forced.code == 0 and "bits" not in forced.err
     assert Run.open(tmp_path / "table").prepared.space == un.spaces.Real((6,))
     # Controls: one value that is no bit, and a table of which all are alike.
-    other = coins(60)
+    other = coins(200)
     other[7, 2] = 2
     assert prepare(str(write_csv(tmp_path / "o.csv", other, NAMES)), 0).space == un.spaces.Real((6,))
     refusal = unnorm("fit", write_csv(tmp_path / "p.csv", other, NAMES), "--kind", "bits", "--out", tmp_path / "no")
