@@ -35,15 +35,15 @@ def test_log_density_counts_the_change_of_units(run, fresh):
     from unnorm.runs import Run
 
     saved = Run.open(run)
-    mean = saved.prepared.standardiser.to_raw(np.asarray(saved.model.mean))
-    scale = saved.prepared.standardiser.scale
+    mean = saved.prepared.schema.to_written(np.asarray(saved.model.mean))
+    scale = saved.prepared.schema.standardiser.scale
     covariance = np.asarray(saved.model.covariance, float) * np.outer(scale, scale)
     rows = read_rows(unnorm("score", run, fresh, "--quiet").out)
     assert not any(row["fitted"] for row in rows)
     density = np.array([row["log_density"] for row in rows])
     truth = multivariate_normal(mean, covariance).logpdf(read_table(fresh).values)
     np.testing.assert_allclose(density, truth, atol=2e-3)
-    assert abs(saved.prepared.standardiser.log_volume) > 0.1, "the control needs units that matter"
+    assert abs(saved.prepared.schema.log_volume) > 0.1, "the control needs units that matter"
 
 
 def test_the_fitted_gaussian_is_the_data_s(run, table):
@@ -75,7 +75,7 @@ def test_draws_come_back_in_the_table_s_units(run, table, tmp_path, suffix):
     from unnorm.runs import Run
 
     saved = Run.open(run)
-    mean = saved.prepared.standardiser.to_raw(np.asarray(saved.model.mean))
+    mean = saved.prepared.schema.to_written(np.asarray(saved.model.mean))
     error = draws.std(0) / math.sqrt(500)  # the draws of a chain depend on each other: count a quarter of them
     assert np.all(np.abs(draws.mean(0) - mean) < 4.5 * error)
 

@@ -25,7 +25,7 @@ def fitted(run):
 
 def gaussian_of(fitted):
     """The model as scipy's Gaussian in the table's own units."""
-    standardiser = fitted.run.prepared.standardiser
+    standardiser = fitted.run.prepared.schema.standardiser
     covariance = np.asarray(fitted.model.covariance, float) * np.outer(standardiser.scale, standardiser.scale)
     return multivariate_normal(standardiser.to_raw(np.asarray(fitted.model.mean)), covariance)
 
@@ -35,7 +35,7 @@ def test_log_prob_is_the_density_in_the_table_s_units(fitted):
     found, truth = fitted.log_prob(rows), gaussian_of(fitted).logpdf(rows)
     np.testing.assert_allclose(found, truth, atol=2e-3)
     # Negative control: without the log volume it is the density of other units.
-    control = found + fitted.run.prepared.standardiser.log_volume
+    control = found + fitted.run.prepared.schema.log_volume
     assert np.all(np.abs(control - truth) > 0.5)
 
 
@@ -158,6 +158,7 @@ def test_it_says_what_it_is(fitted, run):
     page = fitted._repr_html_()
     assert page.startswith("<table>") and "length, width" in page
     # Names of columns come from a file, and are no markup.
-    settings = fitted.run.settings.model_copy(update={"columns": ("<b>", "width")})
+    data = {**fitted.run.settings.data, "columns": ("<b>", "width")}
+    settings = fitted.run.settings.model_copy(update={"data": data})
     named = un.Fitted(dataclasses.replace(fitted.run, settings=settings), fitted.identity)
     assert "<b>" not in named._repr_html_() and "&lt;b&gt;" in named._repr_html_()

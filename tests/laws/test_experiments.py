@@ -39,7 +39,8 @@ from unnorm.experiments import (
     tables,
 )
 from unnorm.objectives import SM
-from unnorm.runs.assess import References, in_unit_coordinates
+from unnorm.runs.assess import in_unit_coordinates
+from unnorm.runs.references import References
 
 
 def test_every_listed_experiment_has_a_figure_that_is_known():
@@ -64,9 +65,10 @@ def test_the_demo_tells_the_truth_from_equal_weights(monkeypatch):
         return learns(in_unit_coordinates(bimodal(0.8 if right else 0.5), prepared))()
 
     def known(prepared, seed):
-        standard = prepared.standardiser
+        standard = prepared.schema.standardiser
         unit = gaussian_mixture([0.8, 0.2], standard.to_unit(np.array([[-1.5, 0.0], [1.5, 0.0]])), 0.5)
-        return References(fit_gaussian(prepared.train), unit, 2, defensive(unit, prepared.train))
+        baselines = {"one Gaussian": fit_gaussian(prepared.train), "mixture of 2": unit}
+        return References(baselines, defensive(unit, prepared.train))
 
     monkeypatch.setattr(demo, "train", trained)
     monkeypatch.setattr(demo, "references_of", known)
@@ -81,7 +83,7 @@ def test_the_demo_tells_the_truth_from_equal_weights(monkeypatch):
         assert within(found.weights[0][1], weight, 1e-3) and found.weights[0][0] == pytest.approx(0.8)
         assert found.weights[0][1].stderr < 0.02
         # In units of the standardised columns Z is one over their scales.
-        assert within(found.log_z, -result.prepared.standardiser.log_volume, 1e-3)
+        assert within(found.log_z, -result.prepared.schema.log_volume, 1e-3)
         # Of 10,000 rows: the error of the loss is below (log(0.8/0.5) - log(0.2/0.5)) * 0.4 / 100.
         assert abs(result.shortfall(name) - lost) < 4.5 * (0.006 + found.log_z.stderr)
         assert abs(result.weight_error(name).value - abs(0.8 - weight)) < 0.03

@@ -48,7 +48,7 @@ def judged(values: np.ndarray, folder, test: np.ndarray) -> Judged:
     found, errors, warnings = log_densities_left_out(run, progress=False)
     assert warnings == () and np.all(errors < 0.1)
     # The model's own log Z is near 0 and the same for all rows: it orders nothing.
-    volume = prepared.standardiser.log_volume
+    volume = prepared.schema.log_volume
     every = np.concatenate([prepared.train, prepared.valid])
     return Judged(found, -energies(run.model, every) - volume, -energies(run.model, prepared.test) - volume, run)
 
@@ -89,7 +89,7 @@ def test_planted_outliers_stand_out_as_fresh_ones_do(tables):
 
     def ranks(one, planted, which):
         values = getattr(one, which)
-        place = places_of(one.run, one.run.prepared.standardiser.to_unit(planted).astype(np.float32))
+        place = places_of(one.run, one.run.prepared.schema.to_points(planted).astype(np.float32))
         order = stats.rankdata(np.concatenate([values, one.new]))
         return order[place], order[-10:]
 
@@ -107,7 +107,7 @@ def test_a_row_repeated_fifty_times_is_no_atom(tables, tmp_path):
     good = rows(300, 0)
     repeated = judged(np.concatenate([good, np.repeat(good[:1], 49, axis=0)]), tmp_path, rows(100, 8))
     at = [
-        places_of(one.run, one.run.prepared.standardiser.to_unit(good[:1]).astype(np.float32))[0]
+        places_of(one.run, one.run.prepared.schema.to_points(good[:1]).astype(np.float32))[0]
         for one in (alone, repeated)
     ]
     # One row and fifty equal ones are worth the same to models that saw neither: within the spread of single refits.

@@ -13,20 +13,22 @@ import jax
 import numpy as np
 import pytest
 
-from unnorm.data import Standardiser, load
+from unnorm.data import load
 from unnorm.energies import AbstractEnergy, FunctionEnergy, fit_gaussian
 from unnorm.errors import InputError
 from unnorm.estimate import Estimate, Outcome, OutcomeCode, mean_estimate
 from unnorm.evaluation import defensive, energies, log_likelihood, log_partition, mmd
-from unnorm.noises import scales_of
 from unnorm.report import write_demo_report, write_report
 from unnorm.report.density import log_density, surface_of
 from unnorm.report.html import all_warnings, command_line, duration
 from unnorm.report.pairs import density_picture
 from unnorm.report.verdict import COMBINED, PAIRED, gains, judge
 from unnorm.runs import Assessment, Named, Prepared, RunSettings, Training, prepare, settings_of
-from unnorm.runs.assess import References, in_unit_coordinates
+from unnorm.runs.assess import in_unit_coordinates
 from unnorm.runs.build import train
+from unnorm.runs.findings import Chains, Discrepancy, Likelihood, LogZ, ModeWeights
+from unnorm.runs.prepare import prepared_problem
+from unnorm.runs.references import References
 from unnorm.samplers import HMC, Trace
 from unnorm.training import Fit
 
@@ -67,23 +69,39 @@ def assessment_of(
 ) -> Assessment:
     """What `assess` finds, from fewer draws and without a chain."""
     key = jax.random.key(0)
-    volume = prepared.standardiser.log_volume
+    volume = prepared.schema.log_volume
     log_z = log_partition(model, base=references.proposal, draws=5000, key=key)
     truth = prepared.problem.truth if prepared.problem is not None else None
     draws = np.asarray(references.proposal.samples(8 * 30, key=key))
-    return Assessment(
-        log_z=log_z,
-        log_likelihood=log_likelihood(model, prepared.test, log_z, log_volume=volume),
-        baselines={
-            "one Gaussian": log_likelihood(references.gaussian, prepared.test, EXACT, log_volume=volume),
-            "mixture of 2": log_likelihood(references.mixture, prepared.test, EXACT, log_volume=volume),
-        },
-        truth=None if truth is None else log_likelihood(in_unit_coordinates(truth, prepared), prepared.test, EXACT),
-        weights=((0.8, Estimate(0.7512, 0.0123, "test")), (0.2, Estimate(0.2488, 0.0123, "test"))) if weights else (),
-        mmd=mmd(draws, prepared.test[:100]),
-        sampled=Trace(draws.reshape(8, 30, -1), np.full(8, 0.9), 3, HMC()),
-        warnings=(WARNING,),
+    return Assessment.of(
+        LogZ(log_z),
+        Likelihood(
+            log_likelihood(model, prepared.test, log_z, log_volume=volume),
+            {
+                name: log_likelihood(density, prepared.test, EXACT, log_volume=volume)
+                for name, density in references.baselines.items()
+            },
+            None if truth is None else log_likelihood(in_unit_coordinates(truth, prepared), prepared.test, EXACT),
+        ),
+        ModeWeights(
+            ((0.8, Estimate(0.7512, 0.0123, "test")), (0.2, Estimate(0.2488, 0.0123, "test"))) if weights else ()
+        ),
+        Discrepancy(mmd(draws, prepared.test[:100])),
+        Chains(Warned(draws.reshape(8, 30, -1), np.full(8, 0.9), 3, HMC())),
     )
+
+
+class Warned(Trace):
+    """Draws of which one known thing is wrong."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return (WARNING,)
+
+
+def with_likelihood(assessment: Assessment, **changes: object) -> Assessment:
+    """The same with another likelihood."""
+    return assessment.replacing(replace(assessment.the(Likelihood), **changes))  # pyright: ignore
 
 
 def case_of(path: Path, prepared: Prepared, weights: bool = False) -> Case:
@@ -97,7 +115,7 @@ def case_of(path: Path, prepared: Prepared, weights: bool = False) -> Case:
     fit = train(settings, prepared, progress=False)
     gaussian = fit_gaussian(prepared.train)
     mixture = defensive(gaussian, prepared.train)
-    references = References(gaussian, mixture, 2, mixture)
+    references = References({"one Gaussian": gaussian, "mixture of 2": mixture}, mixture)
     path.mkdir(exist_ok=True)
     return Case(path, settings, prepared, fit, references, assessment_of(fit.model, prepared, references, weights))
 
@@ -110,10 +128,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def plane(folder: Path) -> Case:
     problem = load("bimodal", n_train=400, n_valid=100, n_test=200)
-    standardiser = Standardiser.fit(problem.train)
-    parts = [standardiser.to_unit(part).astype(np.float32) for part in (problem.train, problem.valid, problem.test)]
-    prepared = Prepared(*parts, ("x1", "x2"), "bimodal", standardiser, scales_of(parts[0], parts[1]), problem)  # pyright: ignore
-    return case_of(folder / "plane", prepared, weights=True)
+    return case_of(folder / "plane", prepared_problem(problem, "bimodal"), weights=True)
 
 
 def table(folder: Path, name: str, columns: tuple[str, ...]) -> Prepared:
@@ -254,7 +269,7 @@ def test_weights_carried_by_few_draws_are_a_warning(plane: Case):
     weights = tuple(
         (truth, replace(learnt, diagnostics={"effective_samples": 5.4})) for truth, learnt in plane.assessment.weights
     )
-    doubtful = all_warnings(DONE, (), replace(plane.assessment, weights=weights))
+    doubtful = all_warnings(DONE, (), plane.assessment.replacing(ModeWeights(weights)))
     assert doubtful[0] == WARNING and "Only 5 effective draws" in doubtful[1]
     assert all_warnings(DONE, (), plane.assessment) == (WARNING,)
 
@@ -262,7 +277,7 @@ def test_weights_carried_by_few_draws_are_a_warning(plane: Case):
 def test_a_run_that_diverged_says_so_first(column1: Case):
     outcome = Outcome(OutcomeCode.DIVERGED, 12, "the loss was not finite", "Try a smaller rate.", 6)
     empty = {name: np.zeros(0) for name in column1.fit.history}
-    nothing = replace(column1.assessment, log_likelihood=Estimate(math.nan, math.nan, "broken"))
+    nothing = with_likelihood(column1.assessment, model=Estimate(math.nan, math.nan, "broken"))
     page = column1.write(outcome=outcome, history=empty, assessment=nothing)
     assert "Training diverged: do not use this model." in page
     assert html.escape(f"Training {outcome}") in page
@@ -272,7 +287,7 @@ def test_a_run_that_diverged_says_so_first(column1: Case):
 def test_broken_chains_and_energies_still_make_a_report(pages, name: str):
     case, _ = pages[name]
     found = case.assessment
-    broken = replace(found, sampled=replace(found.sampled, draws=np.full_like(found.sampled.draws, np.nan)))
+    broken = found.replacing(Chains(replace(found.sampled, draws=np.full_like(found.sampled.draws, np.nan))))
     model = FunctionEnergy(lambda z: z.sum() * np.nan, case.prepared.space)
     picture = density_picture(model, case.prepared, broken)
     assert picture.png().startswith(b"\x89PNG") and picture.csv()
@@ -298,7 +313,7 @@ def test_learnt_and_true_surfaces_are_on_one_footing(plane: Case):
     assert surface.mass(surface.model) == pytest.approx(1, abs=0.03 + 5 * log_z.stderr)
     truth = in_unit_coordinates(plane.prepared.problem.truth, plane.prepared)  # pyright: ignore
     # The truth as a model of unit coordinates has log Z = -log_volume: the volume is then counted once, not twice.
-    again = log_density(truth, plane.prepared, -plane.prepared.standardiser.log_volume, surface.points)
+    again = log_density(truth, plane.prepared, -plane.prepared.schema.log_volume, surface.points)
     assert np.allclose(again, surface.truth.ravel(), atol=1e-3)
     assert surface.points[1] == pytest.approx([surface.x[1], surface.y[0]])
 
@@ -306,7 +321,9 @@ def test_learnt_and_true_surfaces_are_on_one_footing(plane: Case):
 def test_differences_are_paired(plane: Case):
     found = gains(plane.fit.model, plane.prepared, plane.assessment, plane.references)
     rows, log_z = plane.prepared.test, plane.assessment.log_z
-    apart = mean_estimate(energies(plane.references.mixture, rows) - energies(plane.fit.model, rows), "rows")
+    apart = mean_estimate(
+        energies(plane.references.baselines["mixture of 2"], rows) - energies(plane.fit.model, rows), "rows"
+    )
     assert found["mixture of 2"].value == pytest.approx(apart.value - log_z.value, abs=1e-4)
     assert found["mixture of 2"].stderr == pytest.approx(math.hypot(apart.stderr, log_z.stderr))
     assert {value.method for value in found.values()} == {PAIRED}
@@ -315,8 +332,8 @@ def test_differences_are_paired(plane: Case):
 
 
 def test_a_model_beats_itself_by_nothing(plane: Case):
-    itself = replace(plane.assessment, log_z=EXACT, log_likelihood=plane.assessment.baselines["mixture of 2"])
-    same = gains(plane.references.mixture, plane.prepared, itself, plane.references)["mixture of 2"]
+    itself = with_likelihood(plane.assessment, model=plane.assessment.baselines["mixture of 2"]).replacing(LogZ(EXACT))
+    same = gains(plane.references.baselines["mixture of 2"], plane.prepared, itself, plane.references)["mixture of 2"]
     assert (same.value, same.stderr) == (0.0, 0.0)
 
 
@@ -325,7 +342,7 @@ def test_errors_are_combined_where_rows_are_not_at_hand(plane: Case):
     other = replace(plane.assessment.log_likelihood, value=plane.assessment.log_likelihood.value + 1.0)
     for assessment, references in (
         (plane.assessment, None),
-        (replace(plane.assessment, log_likelihood=other), plane.references),
+        (with_likelihood(plane.assessment, model=other), plane.references),
     ):
         gain = gains(plane.fit.model, plane.prepared, assessment, references)["mixture of 2"]
         first, second = assessment.log_likelihood, assessment.baselines["mixture of 2"]
@@ -344,7 +361,7 @@ def test_errors_are_combined_where_rows_are_not_at_hand(plane: Case):
 )
 def test_the_verdict_follows_the_error(plane: Case, value: float, stderr: float, tone: str, words: str):
     baselines = {"one Gaussian": Estimate(-2.0, 0.1, "test"), "mixture of 2": Estimate(-1.0, 0.1, "test")}
-    assessment = replace(plane.assessment, baselines=baselines)
+    assessment = with_likelihood(plane.assessment, baselines=baselines)
     difference = {"one Gaussian": Estimate(1.0, 0.1, "test"), "mixture of 2": Estimate(value, stderr, PAIRED)}
     verdict = judge(assessment, DONE, difference)
     assert words in verdict.headline and verdict.tone == tone
@@ -354,7 +371,7 @@ def test_the_verdict_follows_the_error(plane: Case, value: float, stderr: float,
 def test_a_doubtful_log_z_is_never_good_news(plane: Case):
     log_z = Estimate(0.0, 0.1, "AIS", {}, ("Only 3 of 100 weights are effective.",))
     difference = {name: Estimate(5.0, 0.1, PAIRED) for name in plane.assessment.baselines}
-    assert judge(replace(plane.assessment, log_z=log_z), DONE, difference).tone == "open"
+    assert judge(plane.assessment.replacing(LogZ(log_z)), DONE, difference).tone == "open"
     assert judge(plane.assessment, DONE, difference).tone == "good"
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from unnorm.data import Standardiser
+from unnorm.data.tabular import TableKind, TableSchema
 from unnorm.energies import FunctionEnergy, fit_gaussian
 from unnorm.estimate import Estimate, Outcome, OutcomeCode
 from unnorm.noises import scales_of
@@ -17,6 +18,7 @@ from unnorm.report.density import Surface
 from unnorm.report.figures import Picture, new_figure, unique
 from unnorm.report.pairs import density_picture, farthest_columns
 from unnorm.runs import Assessment, Prepared
+from unnorm.runs.findings import Chains, LogZ
 from unnorm.samplers import HMC, Trace
 
 EXACT = Estimate(0.0, 0.0, "known exactly")
@@ -28,7 +30,8 @@ def known(values: np.ndarray) -> Prepared:
     standardiser = Standardiser.fit(values)
     unit = standardiser.to_unit(values).astype(np.float32)
     columns = tuple(f"x{k + 1}" for k in range(values.shape[1]))
-    return Prepared(unit, unit[:50], unit[50:100], columns, "known", standardiser, scales_of(unit, unit[:50]), None)
+    schema, scales = TableSchema(columns, standardiser), scales_of(unit, unit[:50])
+    return Prepared(unit, unit[:50], unit[50:100], schema, TableKind(), "known", scales)
 
 
 def mass_of(picture: Picture, prepared: Prepared) -> float:
@@ -47,7 +50,7 @@ def test_a_plotted_density_integrates_to_one(scales: list[float], monkeypatch: p
     prepared = known(np.random.default_rng(0).normal(5.0, 1.0, size=(2000, len(scales))) * scales)
     model = fit_gaussian(prepared.train)
     draws = prepared.train[:80].reshape(8, 10, -1)
-    estimates = Assessment(EXACT, EXACT, {}, None, (), EXACT, Trace(draws, np.ones(8), 0, HMC()), ())
+    estimates = Assessment.of(LogZ(EXACT), Chains(Trace(draws, np.ones(8), 0, HMC())))
     assert mass_of(density_picture(model, prepared, estimates), prepared) == pytest.approx(1, abs=0.01)
     # The control: the same without the volume of a unit, and without log Z of a shifted energy.
     shifted = FunctionEnergy(lambda z: model(z) + 0.7, prepared.space)
@@ -55,7 +58,7 @@ def test_a_plotted_density_integrates_to_one(scales: list[float], monkeypatch: p
     monkeypatch.setattr(Standardiser, "log_volume", property(lambda self: 0.0))
     wrong = mass_of(density_picture(model, prepared, estimates), prepared)
     assert abs(math.log(wrong)) > 0.5
-    assert math.log(wrong) == pytest.approx(float(np.log(prepared.standardiser.scale).sum()), abs=0.02)
+    assert math.log(wrong) == pytest.approx(float(np.log(prepared.schema.standardiser.scale).sum()), abs=0.02)
 
 
 def test_contours_hold_the_shares_they_claim():

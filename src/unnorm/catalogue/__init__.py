@@ -8,7 +8,9 @@ from unnorm.catalogue.entry import Context as Context
 from unnorm.catalogue.entry import Entry as Entry
 from unnorm.catalogue.entry import Options as Options
 from unnorm.catalogue.entry import find as find
+from unnorm.catalogue.entry import first_for as first_for
 from unnorm.catalogue.entry import read_options as read_options
+from unnorm.catalogue.entry import require_works as require_works
 from unnorm.catalogue.models import MODELS as MODELS
 from unnorm.catalogue.objectives import OBJECTIVES as OBJECTIVES
 from unnorm.catalogue.objectives import PYTHON_OBJECTIVES as PYTHON_OBJECTIVES
@@ -46,7 +48,6 @@ GENERATORS = (
     ("Then", "one transition after another"),
 )
 PYTHON_SAMPLERS = (
-    ("Gibbs", "Gibbs for zeros and ones"),
     ("DenoisingGibbs", "noise and denoise: full, diagonal, isotropic or learnt covariance, from an energy or a score"),
     ("Ozaki", "Langevin with the curvature of the diagonal; exact on Gaussians at any step"),
     ("SGLD", "stochastic-gradient Langevin for sums over rows"),

@@ -13,9 +13,33 @@ from unnorm.energies import AbstractNormalised
 from unnorm.energies.reference import Chosen
 from unnorm.errors import InputError, require
 from unnorm.noises import Scales
-from unnorm.spaces import Real
+from unnorm.spaces import AbstractSpace, Binary, Real
 
 Built = TypeVar("Built")
+
+
+def on_vectors(space: AbstractSpace) -> bool:
+    """Vectors of real numbers: tables.
+
+    >>> on_vectors(Real((3,))), on_vectors(Real((8, 8, 1))), on_vectors(Binary((3,)))
+    (True, False, False)
+    """
+    return isinstance(space, Real) and len(space.shape) == 1
+
+
+def on_reals(space: AbstractSpace) -> bool:
+    """Arrays of real numbers of any shape: tables, pictures."""
+    return isinstance(space, Real)
+
+
+def on_bits(space: AbstractSpace) -> bool:
+    """Arrays of zeros and ones."""
+    return isinstance(space, Binary)
+
+
+def on_reals_and_bits(space: AbstractSpace) -> bool:
+    """Both."""
+    return on_reals(space) or on_bits(space)
 
 
 class Options(BaseModel):
@@ -28,13 +52,22 @@ class Options(BaseModel):
 class Context:
     """What a builder may look at besides its options."""
 
-    space: Real
-    scales: Scales
+    space: AbstractSpace
+    lengths: Scales | None
     key: PRNGKeyArray
-    train: np.ndarray | None = None
-    valid: np.ndarray | None = None
+    train: Any = None
+    valid: Any = None
     #: The density to start from, for a model that has one (`Entry.reference`).
     reference: AbstractNormalised | None = None
+    #: What stands beside a point, where something does.
+    condition: AbstractSpace | None = None
+
+    @property
+    def scales(self) -> Scales:
+        """How long steps and kernels should be; only real numbers have lengths."""
+        require(self.lengths is not None, f"{self.space} has no lengths to choose a step by; name one with --set")
+        assert self.lengths is not None
+        return self.lengths
 
     def rows(self, what: str) -> tuple[np.ndarray, np.ndarray]:
         """Training and validation rows, for a builder that fits something first."""
@@ -48,7 +81,9 @@ class Entry(Generic[Built]):
     """A name, what it is, and how to build it.
 
     `makes` is what a model is made of: the class of the energy, and that of its network. `learns` is what an objective
-    needs a model to be made of: nothing special, if it is empty.
+    or a sampler needs a model to be made of: nothing special, if it is empty.
+
+    `works` says on which spaces it works, and `conditional` whether it takes a condition beside a point.
 
     `reference` fits the density that the thing is built on, with a bar if told so: it is fitted once, saved, and handed
     to `build` in the context.
@@ -61,9 +96,11 @@ class Entry(Generic[Built]):
     makes: tuple[type, ...] = ()
     learns: tuple[type, ...] = ()
     reference: Callable[[Any, Context, bool], Chosen] | None = None
+    works: Callable[[AbstractSpace], bool] = lambda space: on_vectors(space)
+    conditional: bool = False
 
     def suits(self, model: "Entry[Any]") -> bool:
-        """Whether the objective of this entry learns the model of that one."""
+        """Whether the objective of this entry learns the model of that one, or its sampler draws from it."""
         return all(any(issubclass(made, kind) for made in model.makes) for kind in self.learns)
 
 
@@ -81,6 +118,34 @@ def find(entries: tuple[Entry[Built], ...], name: str, what: str) -> Entry[Built
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     raise InputError(f"there is no {what} called {name!r}; {hint}The choices are {', '.join(names)}.")
+
+
+def first_for(
+    entries: tuple[Entry[Built], ...],
+    space: AbstractSpace,
+    condition: AbstractSpace | None = None,
+    model: Entry[Any] | None = None,
+) -> Entry[Built]:
+    """The entry that is taken on this space when none is named: the first that works there, for this model."""
+    for entry in entries:
+        fits = entry.works(space) and (condition is None or entry.conditional)
+        if fits and (model is None or entry.suits(model)):
+            return entry
+    beside = "" if condition is None else f" given {condition}"
+    raise InputError(f"nothing that can be named works on {space}{beside} yet; build it in Python and call unnorm.fit")
+
+
+def require_works(
+    entries: tuple[Entry[Any], ...], entry: Entry[Any], space: AbstractSpace, condition: AbstractSpace | None, what: str
+) -> None:
+    """Refuse an entry on a space where it does not work, or beside a condition, by naming those that do."""
+    there = [one for one in entries if one.works(space)]
+    names = ", ".join(one.name for one in there)
+    others = f"what works there: {names}" if there else f"no {what} that can be named works there yet"
+    require(entry.works(space), f"the {what} {entry.name} does not work on {space}; {others}")
+    taking = ", ".join(one.name for one in there if one.conditional)
+    others = f"the {what}s that do there: {taking}" if taking else f"no {what} that can be named does there yet"
+    require(condition is None or entry.conditional, f"the {what} {entry.name} takes no condition; {others}")
 
 
 def read_options(entry: Entry[Any], given: dict[str, Any]) -> Options:

@@ -5,9 +5,10 @@ from typing import Literal
 from pydantic import Field
 
 from unnorm import energies
-from unnorm.catalogue.entry import Context, Entry, Options
+from unnorm.catalogue.entry import Context, Entry, Options, on_reals_and_bits
 from unnorm.energies.reference import Chosen, OneGaussian
 from unnorm.networks import MLP, ResNet
+from unnorm.spaces import Real
 
 
 class MLPOptions(Options):
@@ -32,14 +33,19 @@ class MixtureOptions(Options):
     components: int = Field(default=8, ge=1)
 
 
+def _scale(given: float | None, c: Context) -> float:
+    """What an energy's network is divided by: a length of real numbers, and 1 where there are none."""
+    return given or (c.scales.length if isinstance(c.space, Real) else 1.0)
+
+
 def _mlp(o: MLPOptions, c: Context) -> energies.AbstractEnergy:
-    scale = o.scale or c.scales.length
-    return energies.MLPEnergy(c.space, width=o.width, depth=o.depth, scale=scale, key=c.key)
+    network = MLP(c.space.size, 1, width=o.width, depth=o.depth, key=c.key)
+    return energies.NeuralEnergy(c.space, network, scale=_scale(o.scale, c))
 
 
 def _resnet(o: ResNetOptions, c: Context) -> energies.AbstractEnergy:
-    scale = o.scale or c.scales.length
-    return energies.ResNetEnergy(c.space, width=o.width, blocks=o.blocks, scale=scale, key=c.key)
+    network = ResNet(c.space.size, 1, width=o.width, blocks=o.blocks, key=c.key)
+    return energies.NeuralEnergy(c.space, network, scale=_scale(o.scale, c))
 
 
 def _mixture(o: MixtureOptions, c: Context) -> energies.AbstractEnergy:
@@ -59,6 +65,8 @@ def _reference(o: TiltedOptions, c: Context, progress: bool) -> Chosen:
     return Chosen(recipe.fit(train, key=c.key), recipe)
 
 
+#: On each space the first that works there is the default. A model of a new kind of data goes before those it betters:
+#: a mixture of products and a Boltzmann machine before `mlp` on bits, a diffusion before it on pictures.
 MODELS: tuple[Entry[energies.AbstractEnergy], ...] = (
     Entry(
         "tilted",
@@ -68,8 +76,10 @@ MODELS: tuple[Entry[energies.AbstractEnergy], ...] = (
         makes=(energies.Tilted, MLP),
         reference=_reference,
     ),
-    Entry("mlp", "multilayer perceptron energy", MLPOptions, _mlp, makes=(energies.NeuralEnergy, MLP)),
-    Entry("resnet", "residual network energy", ResNetOptions, _resnet, makes=(energies.NeuralEnergy, ResNet)),
+    Entry("mlp", "multilayer perceptron energy", MLPOptions, _mlp, makes=(energies.NeuralEnergy, MLP),
+          works=on_reals_and_bits),
+    Entry("resnet", "residual network energy", ResNetOptions, _resnet, makes=(energies.NeuralEnergy, ResNet),
+          works=on_reals_and_bits),
     Entry(
         "gaussian",
         "one Gaussian",
@@ -84,4 +94,4 @@ MODELS: tuple[Entry[energies.AbstractEnergy], ...] = (
         _mixture,
         makes=(energies.GaussianMixture,),
     ),
-)
+)  # fmt: skip

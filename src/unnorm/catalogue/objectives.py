@@ -5,10 +5,12 @@ from typing import Literal
 from pydantic import Field
 
 from unnorm import noises, objectives, samplers
-from unnorm.catalogue.entry import Context, Entry, Options, chosen
+from unnorm.catalogue.entry import Context, Entry, Options, chosen, on_reals, on_reals_and_bits
 from unnorm.energies import NeuralEnergy, Tilted
+from unnorm.errors import require
 from unnorm.networks import MLP
 from unnorm.objectives.slices import AbstractSlices, GaussianSlices, RademacherSlices, SphereSlices
+from unnorm.spaces import Binary
 
 
 class LocalOptions(Options):
@@ -119,11 +121,14 @@ def _dsm(o: DSMOptions, c: Context) -> objectives.DSM:
 
 
 def _pcd(o: PCDOptions, c: Context) -> objectives.PCD:
-    step = chosen(o.step_size, 0.1 * c.scales.length**2)
-    return objectives.PCD(samplers.Langevin(step), chains=o.chains, moves=o.moves, restart=o.restart)
+    return objectives.PCD(_walk(o.step_size, c), chains=o.chains, moves=o.moves, restart=o.restart)
 
 
-def _walk(step_size: float | None, c: Context) -> samplers.Langevin:
+def _walk(step_size: float | None, c: Context) -> samplers.AbstractSampler:
+    """The moves of chains in training: Langevin steps on real numbers, a tenth of the sites redrawn on bits."""
+    if isinstance(c.space, Binary):
+        require(step_size is None, "chains on bits redraw sites and have no step size; leave step_size out")
+        return samplers.Gibbs(sites=max(1, c.space.size // 10))
     return samplers.Langevin(chosen(step_size, 0.1 * c.scales.length**2))
 
 
@@ -158,6 +163,7 @@ def _fd_ssm(o: FiniteOptions, c: Context) -> objectives.FDSSM:
     return objectives.FDSSM(chosen(o.step, 0.1 * c.scales.length), _slices(o), o.draws)
 
 
+#: On each space the first that works there and learns the model is the default.
 OBJECTIVES: tuple[Entry[objectives.AbstractObjective], ...] = (
     Entry("tilt", "NCE of a tilted model against its own reference", RatioOptions,
           lambda o, c: objectives.TiltNCE(o.ratio), learns=(Tilted,)),
@@ -168,8 +174,8 @@ OBJECTIVES: tuple[Entry[objectives.AbstractObjective], ...] = (
     Entry("nce", "noise-contrastive estimation, log Z learnt", NCEOptions,
           lambda o, c: objectives.NCE(_reference(o, c), o.ratio)),
     Entry("ed", "energy discrepancy with Gaussian perturbations", EDOptions, _ed),
-    Entry("dsm", "denoising score matching at one small noise level", DSMOptions, _dsm),
-    Entry("dsm-vr", "the same with its variance reduced", DSMOptions, _dsm_vr),
+    Entry("dsm", "denoising score matching at one small noise level", DSMOptions, _dsm, works=on_reals),
+    Entry("dsm-vr", "the same with its variance reduced", DSMOptions, _dsm_vr, works=on_reals),
     Entry("sm", "score matching with the exact trace", Options, lambda o, c: objectives.SM()),
     Entry("ssm", "sliced score matching", SlicedOptions, lambda o, c: objectives.SSM(_slices(o), o.draws)),
     Entry("ssm-vr", "sliced score matching, variance reduced", SlicedOptions,
@@ -179,9 +185,10 @@ OBJECTIVES: tuple[Entry[objectives.AbstractObjective], ...] = (
           lambda o, c: objectives.ApproximateBP(), learns=(NeuralEnergy, MLP)),
     Entry("cp", "score matching by curvature propagation", Options,
           lambda o, c: objectives.CurvaturePropagation(), learns=(NeuralEnergy, MLP)),
-    Entry("pcd", "persistent contrastive divergence with Langevin chains", PCDOptions, _pcd),
+    Entry("pcd", "persistent contrastive divergence with Langevin chains, Gibbs on bits", PCDOptions, _pcd,
+          works=on_reals_and_bits),
     Entry("cd", "contrastive divergence, chains from the batch", CDOptions,
-          lambda o, c: objectives.CD(_walk(o.step_size, c), o.moves)),
+          lambda o, c: objectives.CD(_walk(o.step_size, c), o.moves), works=on_reals_and_bits),
     Entry("short-run", "chains from noise, a fixed number of moves", ShortRunOptions,
           lambda o, c: objectives.ShortRun(_walk(o.step_size, c), o.moves, o.chains)),
     Entry("geyer", "MCMC maximum likelihood with re-anchoring", GeyerOptions,

@@ -3,8 +3,8 @@
 from pydantic import Field
 
 from unnorm import samplers
-from unnorm.catalogue.entry import Context, Entry, Options, chosen
-from unnorm.energies import best_mixture
+from unnorm.catalogue.entry import Context, Entry, Options, chosen, on_bits, on_reals
+from unnorm.energies import Tilted, best_mixture
 from unnorm.evaluation import defensive
 
 
@@ -52,17 +52,27 @@ def _smc(o: SMCOptions, c: Context) -> samplers.TemperedSMC:
     return samplers.TemperedSMC(defensive(best_mixture(train, valid, key=c.key)[0], train), **o.model_dump())
 
 
+class GibbsOptions(Options):
+    sites: int | None = Field(default=None, ge=1)
+
+
 class IndependentOptions(Options):
     proposals: int = Field(default=16, ge=2)
 
 
+#: On each space the first that works there and draws from the model is the default.
 SAMPLERS: tuple[Entry[samplers.AbstractSampler | samplers.TemperedSMC | samplers.ImportanceResampling], ...] = (
     Entry("independent", "independent draws: proposed by a model's reference, kept by weight", IndependentOptions,
-          lambda o, c: samplers.ImportanceResampling(proposals=o.proposals)),
-    Entry("nuts", "no-U-turn sampler with warm-up", NUTSOptions, lambda o, c: samplers.NUTS(**o.model_dump())),
-    Entry("hmc", "Hamiltonian Monte Carlo with warm-up", HMCOptions, lambda o, c: samplers.HMC(**o.model_dump())),
-    Entry("mala", "Metropolis-adjusted Langevin with warm-up", StepOptions, lambda o, c: samplers.MALA(o.step_size)),
+          lambda o, c: samplers.ImportanceResampling(proposals=o.proposals), learns=(Tilted,)),
+    Entry("nuts", "no-U-turn sampler with warm-up", NUTSOptions, lambda o, c: samplers.NUTS(**o.model_dump()),
+          works=on_reals),
+    Entry("hmc", "Hamiltonian Monte Carlo with warm-up", HMCOptions, lambda o, c: samplers.HMC(**o.model_dump()),
+          works=on_reals),
+    Entry("mala", "Metropolis-adjusted Langevin with warm-up", StepOptions, lambda o, c: samplers.MALA(o.step_size),
+          works=on_reals),
     Entry("tempering", "parallel tempering: crosses between far modes", TemperingOptions, _tempering),
     Entry("smc", "tempered sequential Monte Carlo from a mixture fitted to the rows", SMCOptions, _smc),
-    Entry("langevin", "unadjusted Langevin", LangevinOptions, _langevin),
+    Entry("langevin", "unadjusted Langevin", LangevinOptions, _langevin, works=on_reals),
+    Entry("gibbs", "heat-bath Gibbs for zeros and ones, a whole sweep per step", GibbsOptions,
+          lambda o, c: samplers.Gibbs(o.sites), works=on_bits),
 )  # fmt: skip

@@ -28,7 +28,12 @@ Set = Annotated[
 Steps = Annotated[int, typer.Option(min=1, help="Training steps.")]
 Batch = Annotated[int, typer.Option(min=1, help="Rows per step.")]
 Rate = Annotated[float, typer.Option(help="Learning rate at its peak.")]
-ModelName = Annotated[str, typer.Option("--model", help="Which energy (unnorm list models).")]
+ModelName = Annotated[
+    str | None, typer.Option("--model", help="Which energy (unnorm list models); default the one that suits the data.")
+]
+Kind = Annotated[
+    str | None, typer.Option(help="Read DATA as this kind (table, bits, ...), and not as what it looks like.")
+]
 Group = Annotated[
     str | None, typer.Option(help="A column whose equal values (a person's rows) stay in one part of the split.")
 ]
@@ -50,9 +55,10 @@ def demo(out: Out = None, seed: Seed = 0, json: Json = False, quiet: Quiet = Fal
 def fit(
     data: Data,
     objective: Annotated[
-        str | None, typer.Option(help="How to learn (unnorm list objectives); default tilt, or cnce for other models.")
+        str | None,
+        typer.Option(help="How to learn (unnorm list objectives); default tilt or cnce on tables, pcd on bits."),
     ] = None,
-    model: ModelName = "tilted",
+    model: ModelName = None,
     out: Out = None,
     steps: Steps = 3000,
     batch: Batch = 256,
@@ -61,7 +67,11 @@ def fit(
     evaluations: Annotated[int, typer.Option(min=1, help="How often the held-out loss is looked at.")] = 50,
     options: Set = None,
     group: Group = None,
-    test: Annotated[str | None, typer.Option(help="A table to judge on, instead of a tenth of DATA.")] = None,
+    test: Annotated[str | None, typer.Option(help="Data to judge on, instead of a tenth of DATA.")] = None,
+    condition: Annotated[
+        str | None, typer.Option(help="Columns, with commas between, that the others are modelled given.")
+    ] = None,
+    kind: Kind = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out where it stopped.")] = False,
     report: Annotated[bool, typer.Option(help="Assess the model and write report.html.")] = True,
     checkpoint_seconds: Annotated[float, typer.Option(min=0, help="Save at most this often.")] = 10.0,
@@ -71,18 +81,20 @@ def fit(
 ) -> None:
     """Fit a model to a table and save the run."""
     from unnorm.cli.learn import fit_command
-    from unnorm.cli.options import default_objective, training_settings
+    from unnorm.cli.options import training_settings
 
     training = training_settings(steps=steps, batch=batch, rate=rate, patience=patience, evaluations=evaluations)
     fit_command(
         data,
         model,
-        objective or default_objective(model),
+        objective,
         training,
         out,
         options or [],
         group=group,
         test=test,
+        condition=condition,
+        kind=kind,
         resume=resume,
         report=report,
         checkpoint_seconds=checkpoint_seconds,
@@ -95,8 +107,11 @@ def fit(
 @app.command()
 def compare(
     data: Data,
-    objectives: Annotated[str, typer.Option(help="Names with commas between, or `all`.")] = "cnce,cnce-local,dsm,pcd",
-    model: ModelName = "mlp",
+    objectives: Annotated[
+        str | None,
+        typer.Option(help="Names with commas between, or `all`; default cnce,cnce-local,dsm,pcd, as far as they work."),
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", help="Which energy; default mlp.")] = None,
     steps: Steps = 3000,
     batch: Batch = 256,
     rate: Rate = 1e-3,
@@ -123,7 +138,10 @@ def sample(
     out: Out = None,
     sampler: Annotated[
         str | None,
-        typer.Option(help="Which sampler (unnorm list samplers); default independent, or nuts without a reference."),
+        typer.Option(help="Which sampler (unnorm list samplers); default what suits model and data."),
+    ] = None,
+    given: Annotated[
+        str | None, typer.Option(help="Values of the conditions of a conditional model, e.g. quality=8.")
     ] = None,
     exact: Annotated[
         bool, typer.Option("--exact", help="Every digit, not rounded as the columns were recorded.")
@@ -141,7 +159,7 @@ def sample(
     """
     from unnorm.cli.use import sample_command
 
-    sample_command(run, n, out, sampler, options or [], exact, force, seed, json, quiet)
+    sample_command(run, n, out, sampler, options or [], given, exact, force, seed, json, quiet)
 
 
 @app.command()

@@ -7,12 +7,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from unnorm.catalogue import MODELS, OBJECTIVES, find
-from unnorm.cli.options import named, parse_options
+from unnorm.cli.options import chosen_names, named, parse_options
 from unnorm.cli.output import emit_json, emit_table, note, warn, write_json
 from unnorm.errors import InputError, require
 from unnorm.experiments import run_demo
 from unnorm.report import write_demo_report, write_report
 from unnorm.runs import Assessment, Prepared, Run, RunSettings, Training, prepare, settings_of
+from unnorm.runs.findings import Discrepancy, Likelihood, LogZ
 from unnorm.runs.stages import Stages, assessed, learn
 
 
@@ -53,14 +54,16 @@ def demo_command(out: Path, seed: int, steps: int, as_json: bool, quiet: bool) -
 
 def fit_command(
     data: str,
-    model: str,
-    objective: str,
+    model: str | None,
+    objective: str | None,
     training: Training,
     out: Path | None,
     options: list[str],
     *,
     group: str | None,
     test: str | None,
+    condition: str | None,
+    kind: str | None,
     resume: bool,
     report: bool,
     checkpoint_seconds: float,
@@ -70,14 +73,16 @@ def fit_command(
 ) -> None:
     """Fit, save, assess, report: stage by stage, each kept as soon as it is done."""
     parsed = parse_options(options, ["model", "objective"])
+    conditions = () if condition is None else tuple(name.strip() for name in condition.split(","))
+    prepared = prepare(data, seed, group=group, test=test, conditions=conditions, kind=kind)
+    model, objective = chosen_names(prepared, model, objective)
     path = out or Path(f"{Path(data).stem}-{objective}")
-    prepared = prepare(data, seed, group=group, test=test)
     chosen = named(model, parsed["model"]), named(objective, parsed["objective"])
     settings = settings_of(prepared, *chosen, training, seed)
     begun = (path / "run.json").exists()
     run = Run.create_or_resume(path, settings, prepared, resume=resume)
     note(
-        f"{len(prepared.train)} training rows of {len(prepared.columns)} columns; {model} by {objective}, "
+        f"{prepared.sizes[0]} training rows of {in_words(prepared)}; {model} by {objective}, "
         f"{training.steps} steps; saved in {path}",
         quiet=quiet,
     )
@@ -109,6 +114,14 @@ def fit_command(
     require(fitted.outcome.ok, f"training {fitted.outcome}")
 
 
+def in_words(prepared: Prepared) -> str:
+    """What a row is made of."""
+    count = len(prepared.columns)
+    beside = len(prepared.schema.conditions)
+    given = f" given {beside} other{'s' * (beside > 1)}" if beside else ""
+    return f"{count} columns{given}" if count else f"{prepared.space}"
+
+
 def write_run_report(run: Run, assessment: Assessment) -> Path:
     """The report of a run from what its folder holds."""
     history, events, outcome, seconds = run.record()
@@ -128,22 +141,30 @@ def write_run_report(run: Run, assessment: Assessment) -> Path:
 
 def print_assessment(assessment: Assessment) -> None:
     """The figures of an assessment for people."""
-    rows = [["this model", assessment.log_likelihood.number()]]
-    rows += [[name, value.number()] for name, value in assessment.baselines.items()]
-    if assessment.truth is not None:
-        rows.append(["the true density", assessment.truth.number()])
-    emit_table("Held-out log-likelihood, nats per row", ["", "value ± standard error"], rows)
+    for found in assessment.all(Likelihood):
+        rows = [["this model", found.model.number()]]
+        rows += [[name, value.number()] for name, value in found.baselines.items()]
+        if found.truth is not None:
+            rows.append(["the true density", found.truth.number()])
+        emit_table("Held-out log-likelihood, nats per row", ["", "value ± standard error"], rows)
     if assessment.weights:
         rows = [[str(i + 1), f"{truth:.3f}", learnt.number()] for i, (truth, learnt) in enumerate(assessment.weights)]
         emit_table("Weights of the modes", ["mode", "true", "learnt"], rows[:10])
-    print(f"log Z = {assessment.log_z}; MMD² of draws to held-out rows = {assessment.mmd.number()}")
+    figures = [f"log Z = {found.estimate}" for found in assessment.all(LogZ)]
+    figures += [f"MMD² of draws to held-out rows = {found.mmd.number()}" for found in assessment.all(Discrepancy)]
+    if figures:
+        print("; ".join(figures))
     warn(assessment.warnings)
+
+
+#: What is compared when nothing is said, where it works.
+COMPARED = ("cnce", "cnce-local", "dsm", "pcd")
 
 
 def compare_command(
     data: str,
-    objectives: str,
-    model: str,
+    objectives: str | None,
+    model: str | None,
     training: Training,
     out: Path | None,
     *,
@@ -153,14 +174,14 @@ def compare_command(
     quiet: bool,
 ) -> None:
     """Fit by each objective in turn and print one table; in a folder, what is done is kept."""
-    made = find(MODELS, model, "model")
-    everything = [e.name for e in OBJECTIVES if e.suits(made)]
-    names = everything if objectives == "all" else [n.strip() for n in objectives.split(",")]
-    for name in names:
+    for name in _names(objectives or "all"):
         find(OBJECTIVES, name, "objective")
-    twice = next((name for name in names if names.count(name) > 1), None)
-    require(twice is None, f"{twice} is named twice in --objectives")
     prepared = prepare(data, seed, group=group)
+    made = find(MODELS, model or "mlp", "model")
+    everything = [e.name for e in OBJECTIVES if e.suits(made) and e.works(prepared.space)]
+    usual = [name for name in COMPARED if name in everything] or everything
+    names = usual if objectives is None else everything if objectives == "all" else _names(objectives)
+    model = made.name
     # All of them are checked before the first is trained: a table that is refused half way would be lost.
     settings = {name: settings_of(prepared, named(model, {}), named(name, {}), training, seed) for name in names}
     warn(prepared.warnings)
@@ -179,11 +200,20 @@ def compare_command(
         emit_json({"data": data, "model": model, "rows": contents, **_baseline_content(last)})
         return
     if last is not None:
-        rows += [[name, value.number(), "", "", ""] for name, value in last.baselines.items()]
-        if last.truth is not None:
-            rows.append(["the true density", last.truth.number(), "", "", ""])
+        for found in last.all(Likelihood):
+            rows += [[name, value.number(), "", "", ""] for name, value in found.baselines.items()]
+            if found.truth is not None:
+                rows.append(["the true density", found.truth.number(), "", "", ""])
     header = ["objective", "log-likelihood", "worst weight error", "time", "outcome"]
     emit_table(f"{data}: held-out log-likelihood, nats per row", header, rows)
+
+
+def _names(objectives: str) -> list[str]:
+    """The names in a list with commas between, each once; none for all of them."""
+    names = [] if objectives == "all" else [name.strip() for name in objectives.split(",")]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    require(twice is None, f"{twice} is named twice in --objectives")
+    return names
 
 
 def _open_comparison(folder: Path, settings: RunSettings) -> None:
@@ -209,7 +239,7 @@ def _baseline_content(last: Assessment | None) -> dict:
     if last is None:
         return {}
     found = last.to_dict()
-    return {"baselines": found["baselines"], "true_log_likelihood": found["true_log_likelihood"]}
+    return {name: found[name] for name in ("baselines", "true_log_likelihood") if name in found}
 
 
 def _compare_one(
@@ -227,8 +257,9 @@ def _compare_one(
     errors = [abs(learnt.value - truth) for truth, learnt in assessment.weights]
     content |= {"assessment": assessment.to_dict()}
     worst = f"{max(errors):.3f}" if errors else ""
+    reached = "".join(found.model.number() for found in assessment.all(Likelihood))
     return (
-        [name, assessment.log_likelihood.number(), worst, time_text, fitted.outcome.code.value],
+        [name, reached, worst, time_text, fitted.outcome.code.value],
         content,
         assessment,
     )

@@ -5,7 +5,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from unnorm.catalogue import MODELS, OBJECTIVES, find, first_for, require_works
 from unnorm.errors import InputError, require
+from unnorm.runs import Prepared
 from unnorm.runs.settings import Named, Training
 
 
@@ -26,14 +28,33 @@ def parse_options(given: list[str], kinds: list[str]) -> dict[str, dict[str, Any
     return parsed
 
 
+def parse_given(given: str | None) -> dict[str, float]:
+    """`"a=1,b=2"` to `{"a": 1.0, "b": 2.0}`."""
+    found: dict[str, float] = {}
+    for text in [] if given is None else given.split(","):
+        name, equals, value = text.rpartition("=")
+        try:
+            found[name.strip()] = float(value)
+        except ValueError:
+            equals = ""
+        require(bool(equals and name.strip()), f"--given {given} is not understood; write it as NAME=NUMBER")
+    return found
+
+
 def named(name: str, options: dict[str, Any]) -> Named:
     """A catalogue name with its options."""
     return Named(name=name, options=options)
 
 
-def default_objective(model: str) -> str:
-    """A reference is tilted away from itself; anything else is learnt by conditional NCE with jumps."""
-    return "tilt" if model == "tilted" else "cnce"
+def chosen_names(prepared: Prepared, model: str | None, objective: str | None) -> tuple[str, str]:
+    """The model and the objective that are named, or else those that suit the data: the first of the catalogue."""
+    space, condition = prepared.space, prepared.schema.condition
+    made = first_for(MODELS, space, condition) if model is None else find(MODELS, model, "model")
+    if objective is None:
+        # An impossible model is refused for what it is, and not for want of an objective.
+        require_works(MODELS, made, space, condition, "model")
+        return made.name, first_for(OBJECTIVES, space, condition, made).name
+    return made.name, objective
 
 
 def training_settings(**given: Any) -> Training:

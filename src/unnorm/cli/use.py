@@ -1,21 +1,22 @@
 """The commands that use a fitted model: sample, score, evaluate, report, list."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from unnorm.catalogue import listing
 from unnorm.cli.learn import print_assessment, write_run_report
-from unnorm.cli.options import parse_options
-from unnorm.cli.output import csv_text, emit_json, emit_table, note, require_format, require_new, table_bytes, warn
-from unnorm.data import read_table
-from unnorm.data.recorded import Decimals
+from unnorm.cli.options import parse_given, parse_options
+from unnorm.cli.output import emit_json, emit_table, note, require_new, warn
+from unnorm.data.kinds import AbstractSchema, Dataset, Origin, count_of, taken
+from unnorm.data.writing import csv_text, require_format, table_bytes
 from unnorm.errors import require
 from unnorm.files import write_atomically
 from unnorm.runs import Run, assess
-from unnorm.runs.drawing import ROWS_AT_ONCE, Spread, decimals_for, draw, in_own_units
+from unnorm.runs.drawing import ROWS_AT_ONCE, Spread, draw
 from unnorm.runs.left_out import places_of
-from unnorm.runs.scoring import in_unit_coordinates_of, scores_of
+from unnorm.runs.scoring import scores_of
 
 
 def sample_command(
@@ -24,6 +25,7 @@ def sample_command(
     out: Path | None,
     sampler_name: str | None,
     options: list[str],
+    given: str | None,
     exact: bool,
     force: bool,
     seed: int,
@@ -35,25 +37,30 @@ def sample_command(
     An `out` without an ending is a folder: draws go there as they come, and the same command goes on where it stopped.
     """
     folder = out if out is not None and not out.suffix else None
-    if out is not None and folder is None:
-        require_format(out)
-        require_new(out, force=force)
-    if folder is not None:
-        _require_own_table(folder / "table.npy", n, force)
     run = Run.open(path)
-    chosen = parse_options(options, ["sampler"])["sampler"]
-    drawn = draw(run, n, sampler=sampler_name, options=chosen, folder=folder, seed=seed, progress=not quiet)
+    kind, schema = run.prepared.kind, run.prepared.schema.exact() if exact else run.prepared.schema
+    if out is None:
+        require(as_json or kind.has_text, f"draws of {kind.name} are no text; name a file or folder with --out")
+    elif folder is None:
+        kind.require_writable(out)
+        require_new(out, force=force)
+    else:
+        _require_own_table(folder / "table.npy", n, force)
+    chosen, values = parse_options(options, ["sampler"])["sampler"], parse_given(given)
+    drawn = draw(run, n, sampler=sampler_name, options=chosen, folder=folder, given=values, seed=seed,
+                 progress=not quiet)  # fmt: skip
     if drawn.remark:
         note(drawn.remark, quiet=quiet)
     warn(drawn.warnings)
-    columns, decimals, draws = run.prepared.columns, decimals_for(run, exact=exact), None
+    columns, draws = schema.columns, None
     if folder is not None:
-        _write_raw(folder / "table.npy", run, drawn.rows, decimals)
-        note(f"{n} draws in {folder / 'table.npy'}, columns {', '.join(columns)}", quiet=quiet)
+        _write_raw(folder / "table.npy", schema, drawn.rows)
+        named = f", columns {', '.join(columns)}" if columns else ""
+        note(f"{n} draws in {folder / 'table.npy'}{named}", quiet=quiet)
     else:
-        draws = in_own_units(run, drawn.rows[:], decimals)
+        draws = schema.written(drawn.rows[:])
     if out is not None and draws is not None:
-        write_atomically(out, table_bytes(columns, draws, out.suffix, decimals))
+        kind.write(draws, out, schema)
         note(f"{n} draws in {out}", quiet=quiet)
     if as_json:
         emit_json(
@@ -68,7 +75,7 @@ def sample_command(
             }
         )
     elif out is None and draws is not None:
-        print(csv_text(columns, draws, decimals), end="")
+        print(kind.text(draws, schema), end="")
 
 
 def _require_own_table(path: Path, n: int, force: bool) -> None:
@@ -82,12 +89,12 @@ def _require_own_table(path: Path, n: int, force: bool) -> None:
     require(same, f"{path} already exists, and not with {n} rows; choose another folder or add --force")
 
 
-def _write_raw(path: Path, run: Run, rows: Spread | np.ndarray, decimals: Decimals) -> None:
+def _write_raw(path: Path, schema: AbstractSchema, rows: Spread | np.ndarray) -> None:
     """All rows in the data's own units as one .npy file, a few at a time; whole or not there."""
-    part = path.with_name(f".{path.name}.part")
-    file = np.lib.format.open_memmap(part, mode="w+", dtype=np.float64, shape=(len(rows), len(run.prepared.columns)))
+    part, one = path.with_name(f".{path.name}.part"), schema.written(rows[:1])
+    file = np.lib.format.open_memmap(part, mode="w+", dtype=one.dtype, shape=(len(rows), *one.shape[1:]))
     for first in range(0, len(rows), ROWS_AT_ONCE):
-        file[first : first + ROWS_AT_ONCE] = in_own_units(run, rows[first : first + ROWS_AT_ONCE], decimals)
+        file[first : first + ROWS_AT_ONCE] = schema.written(rows[first : first + ROWS_AT_ONCE])
     file.flush()
     part.replace(path)
 
@@ -102,7 +109,7 @@ def score_command(
         require_format(out)
         require_new(out, force=force)
     run = Run.open(path)
-    rows = in_unit_coordinates_of(run, read_table(source, to_fit=False))
+    rows = _rows_like(run, source)
     scores = scores_of(run, rows, seed=seed, tell=lambda text: note(text, quiet=quiet), progress=not quiet)
     columns, values, decimals = scores.table()
     warn(scores.warnings)
@@ -124,20 +131,27 @@ def score_command(
         print(csv_text(columns, values, decimals), end="")
 
 
+def _rows_like(run: Run, source: str) -> Any:
+    """The rows of other data as the run has its own."""
+    schema = run.prepared.schema
+    found: Dataset = run.prepared.kind.read_like(Origin(source, run.prepared.asked), schema)
+    return schema.to_rows(found.rows)
+
+
 def evaluate_command(path: Path, data: str | None, seed: int | None, as_json: bool, quiet: bool) -> None:
     """What is known of the run on its held-out rows, or an assessment on the rows of a table that were not fitted."""
     run = Run.open(path)
     if data is None:
         assessment = run.assessment(seed=seed, progress=not quiet)
     else:
-        rows = in_unit_coordinates_of(run, read_table(data))
+        rows = _rows_like(run, data)
         fresh = places_of(run, rows) < 0
         require(bool(fresh.any()), f"every row of {data} was fitted, so none is left to judge the model on")
         if not fresh.all():
-            note(f"{int((~fresh).sum())} of {len(rows)} rows of {data} were fitted and are left out", quiet=quiet)
+            note(f"{int((~fresh).sum())} of {count_of(rows)} rows of {data} were fitted and are left out", quiet=quiet)
         own = run.settings.seed if seed is None else seed
         assessment = assess(
-            run.model, run.prepared, rows[fresh], references=run.baselines(), seed=own, progress=not quiet
+            run.model, run.prepared, taken(rows, fresh), references=run.baselines(), seed=own, progress=not quiet
         )
     if as_json:
         emit_json(assessment.to_dict())

@@ -6,7 +6,9 @@ where they lie on both sides of a split the test says how well the model remembe
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Int, Shaped
 from scipy.sparse import coo_array
@@ -15,20 +17,30 @@ from scipy.sparse.csgraph import connected_components
 from unnorm.errors import require
 
 Labels = Int[np.ndarray, " n"]
-#: Train, valid and test, in this order.
-Parts = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def copies(values: Shaped[np.ndarray, "n d"]) -> Labels:
-    """A label for every row, the same for rows that are equal in every column; numbered as they first occur.
+def copies(rows: Any) -> Labels:
+    """A label for every row, the same for rows that are equal in every number; numbered as they first occur.
+
+    Rows are an array, or a PyTree of arrays, with a leading axis.
 
     >>> copies(np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]])).tolist()
     [0, 1, 0]
+    >>> copies((np.array([[1.0], [1.0], [1.0]]), np.array([7, 8, 7]))).tolist()
+    [0, 1, 0]
     """
-    # Zero and minus zero are one number with two bit patterns.
-    rows = np.ascontiguousarray(np.asarray(values) + 0.0)
-    keys = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
+    bytes_of = np.concatenate([_bytes(leaf) for leaf in jax.tree.leaves(rows)], axis=1)
+    keys = bytes_of.view(np.dtype((np.void, bytes_of.shape[1]))).ravel()
     return in_order(np.unique(keys, return_inverse=True)[1].ravel())
+
+
+def _bytes(leaf: Any) -> Shaped[np.ndarray, "n bytes"]:
+    """The bytes of every row of an array."""
+    array = np.asarray(leaf)
+    if np.issubdtype(array.dtype, np.floating):
+        # Zero and minus zero are one number with two bit patterns.
+        array = array + array.dtype.type(0)
+    return np.ascontiguousarray(array.reshape(len(array), -1)).view(np.uint8)
 
 
 def in_order(labels: Shaped[np.ndarray, " n"]) -> Labels:
@@ -95,24 +107,30 @@ def parts(
 
 
 def split(
-    values: Shaped[np.ndarray, "n ..."],
+    values: Any,
     seed: int,
     fractions: Sequence[float] = (0.8, 0.1, 0.1),
     *,
     groups: Shaped[np.ndarray, " n"] | None = None,
-) -> Parts:
+) -> tuple[Any, Any, Any]:
     """The rows shuffled and parted into train, valid and test; copies of a row, and rows of one group, stay together.
+
+    Rows are an array with a leading axis, or a PyTree of arrays: pictures and their labels.
 
     >>> [len(part) for part in split(np.arange(20), seed=0)]
     [16, 2, 2]
     """
-    values = np.asarray(values)
-    n = len(values)
+    values = jax.tree.map(np.asarray, values) if not isinstance(values, list) else np.asarray(values)
+    counts = {len(leaf) for leaf in jax.tree.leaves(values)}
+    require(len(counts) == 1, f"the parts of these rows have {sorted(counts)} rows; give every part of every row")
+    (n,) = counts
     require(n >= 3, f"{n} rows cannot be split into train, valid and test; at least 3 are needed")
-    labels = copies(values.reshape(n, -1))
+    labels = copies(values)
     labels = labels if groups is None else joined(labels, in_order(np.asarray(groups)))
-    train, valid, test = parts(labels, seed, fractions)
-    return values[train], values[valid], values[test]
+    train, valid, test = (
+        jax.tree.map(lambda leaf, part=part: leaf[part], values) for part in parts(labels, seed, fractions)
+    )
+    return train, valid, test
 
 
 def _filled(order: Sequence[int] | np.ndarray, sizes: np.ndarray, room: int) -> tuple[list[int], list[int]]:

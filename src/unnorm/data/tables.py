@@ -61,9 +61,14 @@ def read_table(path: str | os.PathLike[str], *, to_fit: bool = True) -> Table:
         raise InputError(f"{shown} does not fit into memory; pass fewer rows or columns") from error
     _require_names(columns, shown)
     _require_numbers(values, columns, place, shown)
-    if to_fit:
-        _require_enough(values, columns, shown)
-    return Table(values, columns, str(path))
+    table = Table(values, columns, str(path))
+    return require_to_fit(table) if to_fit else table
+
+
+def require_to_fit(table: Table, *, constant: bool = False) -> Table:
+    """The table, refused unless a model can be fitted to it: enough rows, and no constant column unless one may be."""
+    _require_enough(table.values, table.columns, repr(table.source), constant)
+    return table
 
 
 @runtime_checkable
@@ -279,13 +284,15 @@ def _require_numbers(values: np.ndarray, columns: tuple[str, ...], place: Place,
         )
 
 
-def _require_enough(values: np.ndarray, columns: tuple[str, ...], shown: str) -> None:
+def _require_enough(values: np.ndarray, columns: tuple[str, ...], shown: str, may_be_constant: bool) -> None:
     n = len(values)
     require(
         n >= MINIMUM_ROWS,
         f"{shown} has {n} row{'s' * (n > 1)}, but training, validation and test together need at least "
         f"{MINIMUM_ROWS}; add data",
     )
+    if may_be_constant:
+        return
     constant = [f"{columns[j]!r} (always {values[0, j]:g})" for j in np.flatnonzero((values == values[0]).all(axis=0))]
     require(
         not constant,

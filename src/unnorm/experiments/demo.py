@@ -10,9 +10,11 @@ from typing import Any
 
 from unnorm.energies import AbstractEnergy
 from unnorm.estimate import Estimate
-from unnorm.runs.assess import Assessment, assess, references_of
+from unnorm.runs.assess import assess
 from unnorm.runs.build import train
+from unnorm.runs.findings import Assessment
 from unnorm.runs.prepare import Prepared, prepare
+from unnorm.runs.references import references_of
 from unnorm.runs.settings import Named, Training, settings_of
 from unnorm.training import Fit
 

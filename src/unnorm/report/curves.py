@@ -187,7 +187,7 @@ def traces(prepared: Prepared, trace: Trace) -> Picture:
     rhat = trace.diagnostics.rhat
     # nan (a chain that broke or never moved) sorts last, which is where the worst belong.
     columns = sorted(np.argsort(rhat)[::-1][:COLUMNS].tolist())
-    draws = prepared.standardiser.to_raw(trace.draws[:CHAINS])
+    draws = prepared.schema.to_written(trace.draws[:CHAINS])
     chains, steps, _ = draws.shape
     figure = new_figure(WIDE, 0.5 + 1.25 * len(columns))
     panels = figure.subplots(len(columns), 1, sharex=True, squeeze=False)[:, 0]

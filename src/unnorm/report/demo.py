@@ -16,7 +16,8 @@ from unnorm.files import write_atomically
 from unnorm.report import curves
 from unnorm.report.density import SHOWN, Surface, fit_frame, shape_of, show_surface, surface_of
 from unnorm.report.figures import DATA, MODEL, TRUTH, WIDE, Picture, label_of, new_figure, some_of, styled, unique
-from unnorm.report.html import Row, Table, all_warnings, duration, render, show
+from unnorm.report.html import all_warnings, duration, render, show
+from unnorm.report.tables import Row, Table
 from unnorm.report.verdict import PAIRED, gains
 from unnorm.runs import Assessment, Prepared
 from unnorm.samplers import Trace
@@ -88,7 +89,7 @@ def densities(demo: Comparison) -> Picture:
     prepared, names = demo.prepared, list(demo.fits)
     surfaces = {name: surface_of(demo.fits[name].model, prepared, demo.assessments[name].log_z.value) for name in names}
     surface = surfaces[names[0]]
-    rows = prepared.standardiser.to_raw(prepared.train)
+    rows = prepared.schema.to_written(prepared.train)
     data = some_of(rows, SHOWN)
     mode = right_mode(prepared)
     count = 1 + (surface.truth is not None) + len(names)
@@ -202,7 +203,7 @@ def _comparison_note(demo: Comparison) -> str:
     methods = {value.method for value in gains(demo.fits[first_name].model, demo.prepared, first, None).values()}
     paired = "Differences to the truth are paired: taken row by row, with the error of log Z added. "
     return (
-        f"Log-likelihoods are of {len(demo.prepared.test):,} held-out rows in the data's own units. "
+        f"Log-likelihoods are of {demo.prepared.sizes[2]:,} held-out rows in the data's own units. "
         f"{paired if PAIRED in methods else ''}"
         "Draws start at training rows: where R-hat is far above 1 they have not mixed, and do not "
         "tell what the model thinks of the weights."
@@ -213,10 +214,7 @@ def _compared(demo: Comparison) -> list[tuple[str, str]]:
     prepared = demo.prepared
     found = [
         ("Data", prepared.source),
-        (
-            "Rows",
-            f"{len(prepared.train):,} to train, {len(prepared.valid):,} to choose, {len(prepared.test):,} to judge",
-        ),
+        ("Rows", "{:,} to train, {:,} to choose, {:,} to judge".format(*prepared.sizes)),
         ("Columns", " · ".join(prepared.columns)),
         *((name, f"{fit.outcome}, {duration(fit.seconds)}") for name, fit in demo.fits.items()),
     ]

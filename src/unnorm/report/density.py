@@ -16,6 +16,8 @@ from unnorm.energies import AbstractEnergy
 from unnorm.evaluation import energies
 from unnorm.report.figures import DATA, INK, MAP, MODEL, WIDE, Picture, label_of, new_figure, some_of, styled, unique
 from unnorm.runs import Assessment, Prepared
+from unnorm.runs.findings import AbstractDraws
+from unnorm.runs.prepare import points_of
 
 #: Lattice points along each axis, and points shown of a sample.
 GRID = 160
@@ -32,8 +34,7 @@ Points = Float[np.ndarray, "n d"]
 
 def log_density(model: AbstractEnergy, prepared: Prepared, log_z: float, points: Points) -> Float[np.ndarray, " n"]:
     """log p of points in the data's own units, under a model of unit coordinates."""
-    unit = prepared.standardiser.to_unit(points)
-    return -energies(model, unit) - log_z - prepared.standardiser.log_volume
+    return -energies(model, prepared.schema.to_points(points)) - log_z - prepared.schema.log_volume
 
 
 def true_log_density(prepared: Prepared, points: Points) -> Float[np.ndarray, " n"] | None:
@@ -44,7 +45,7 @@ def true_log_density(prepared: Prepared, points: Points) -> Float[np.ndarray, " 
 
 def raw_draws(prepared: Prepared, assessment: Assessment) -> Points:
     """The draws of an assessment in the data's own units, chain after chain."""
-    return prepared.standardiser.to_raw(assessment.sampled.flat)
+    return prepared.schema.to_written(assessment.the(AbstractDraws).points)
 
 
 def frame_of(points: Points) -> tuple[np.ndarray, np.ndarray]:
@@ -99,7 +100,7 @@ class Surface:
 
 def surface_of(model: AbstractEnergy, prepared: Prepared, log_z: float) -> Surface:
     """The learnt and the true log density around the data."""
-    low, high = frame_of(prepared.standardiser.to_raw(prepared.train))
+    low, high = frame_of(prepared.schema.to_written(points_of(prepared.train)))
     x, y = (np.linspace(low[k], high[k], GRID) for k in (0, 1))
     points = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     truth = true_log_density(prepared, points)
@@ -151,7 +152,7 @@ def _scatter(axes: Axes, points: Points, colour: str, surface: Surface) -> None:
 def plane(model: AbstractEnergy, prepared: Prepared, assessment: Assessment) -> Picture:
     """Two columns: data and draws above each other, densities and log densities beside them."""
     surface = surface_of(model, prepared, assessment.log_z.value)
-    rows, draws = prepared.standardiser.to_raw(prepared.train), raw_draws(prepared, assessment)
+    rows, draws = prepared.schema.to_written(points_of(prepared.train)), raw_draws(prepared, assessment)
     data, drawn = some_of(rows, SHOWN), some_of(draws, SHOWN)
     figure = _draw_plane(surface, prepared, data, drawn)
     names = unique(prepared.columns, ("what", "log_density", "true_log_density"))

@@ -1,32 +1,45 @@
 """Draws of a model and whether to trust them: what a report says and shows of chains, and of independent draws."""
 
+from typing import Any
+
 import numpy as np
 
-from unnorm.data.recorded import as_recorded
+from unnorm.data.kinds import count_of
+from unnorm.data.tabular import TableSchema
 from unnorm.evaluation import Marginals, marginals
 from unnorm.report import curves
 from unnorm.report.figures import Picture
 from unnorm.report.tables import Row, Table
 from unnorm.report.verdict import plural
-from unnorm.runs import Assessment, Prepared
+from unnorm.runs import Prepared
+from unnorm.runs.findings import AbstractDraws, Discrepancy
+from unnorm.runs.prepare import points_of
 from unnorm.samplers import Resampled, Trace
 from unnorm.samplers.diagnostics import RHAT_LIMIT
 
 #: Draws that are compared with held-out rows.
 COMPARED = 2000
+#: Columns that have room for a line each.
+MOST_COLUMNS = 200
 
 
-def distances(prepared: Prepared, sampled: Trace | Resampled) -> Marginals | None:
-    """How far draws are from held-out rows column by column, in the data's own units and steps; None if they broke."""
-    flat = sampled.flat[np.isfinite(sampled.flat).all(axis=1)]
-    if len(flat) < 2 or len(prepared.test) < 2:
+def distances(prepared: Prepared, draws: AbstractDraws) -> Marginals | None:
+    """How far draws are from held-out rows column by column, in the data's own units and steps.
+
+    None if the draws broke, or points have no columns.
+    """
+    if not isinstance(prepared.schema, TableSchema):
+        return None
+    flat = draws.points[np.isfinite(draws.points).all(axis=1)]
+    if len(flat) < 2 or prepared.sizes[2] < 2:
         return None
     spread = flat[np.linspace(0, len(flat) - 1, min(COMPARED, len(flat))).astype(int)]
-    drawn, test, train = (prepared.standardiser.to_raw(part) for part in (spread, prepared.test, prepared.train))
-    places = prepared.decimals or (None,) * len(prepared.columns)
     # Rows were rounded to single precision on the way: all three are put back on the grid they were recorded on.
-    parts = (as_recorded(part, places) for part in (drawn, test, train))
-    return marginals(*parts, groups=_together(prepared))
+    drawn, test, train = (
+        prepared.schema.recorded(prepared.schema.to_written(points_of(part)))
+        for part in (spread, prepared.test, prepared.train)
+    )
+    return marginals(drawn, test, train, groups=_together(prepared))
 
 
 def _together(prepared: Prepared) -> np.ndarray | None:
@@ -34,19 +47,23 @@ def _together(prepared: Prepared) -> np.ndarray | None:
     if prepared.test_together is None:
         return None
     return np.concatenate([prepared.test_together, prepared.test_together.max() + 1 + prepared.labels])[
-        : len(prepared.test) + len(prepared.train)
+        : prepared.sizes[2] + prepared.sizes[0]
     ]
 
 
-def tile(sampled: Trace | Resampled) -> tuple[str, str]:
+def tile(sampled: Any) -> tuple[str, str]:
     """The one figure that tells most of the draws."""
+    if not isinstance(sampled, Trace | Resampled):
+        return "Exact draws", f"{count_of(sampled):,}"
     if isinstance(sampled, Resampled):
         return "Effective share of proposals", f"{sampled.effective:.0%}"
     return "Worst R-hat of draws", f"{sampled.diagnostics.worst_rhat:.3f}"
 
 
-def words(sampled: Trace | Resampled) -> str:
+def words(sampled: Any) -> str:
     """Where the draws come from, in sentences."""
+    if not isinstance(sampled, Trace | Resampled):
+        return f"{plural(count_of(sampled), 'independent draw')}, made by the model itself."
     if isinstance(sampled, Resampled):
         return (
             f"{plural(len(sampled.draws), 'independent draw')}, chosen by weight among "
@@ -65,11 +82,14 @@ def words(sampled: Trace | Resampled) -> str:
     return said
 
 
-def table(assessment: Assessment, found: Marginals | None) -> Table:
+def table(draws: AbstractDraws, apart: Discrepancy | None, found: Marginals | None) -> Table:
     """The figures by which draws are judged."""
-    sampled = assessment.sampled
-    rows = _of_weights(sampled) if isinstance(sampled, Resampled) else _of_chains(sampled)
-    rows.append(("MMD² to held-out rows", assessment.mmd.number(), "0 where the laws agree"))
+    sampled = draws.sampled
+    rows: list[tuple[str, str, str]] = []
+    if isinstance(sampled, Trace | Resampled):
+        rows = _of_weights(sampled) if isinstance(sampled, Resampled) else _of_chains(sampled)
+    if apart is not None:
+        rows.append(("MMD² to held-out rows", apart.mmd.number(), "0 where the laws agree"))
     if found is not None:
         limit = f"worst column; {found.limit:.3f} between rows and rows, one time in a hundred"
         rows.append(("Kolmogorov's distance", f"{found.worst:.3f}", limit))
@@ -96,11 +116,13 @@ def _of_chains(trace: Trace) -> list[tuple[str, str, str]]:
     ]
 
 
-def pictures(prepared: Prepared, sampled: Trace | Resampled, found: Marginals | None) -> list[Picture]:
-    """What is shown of the draws."""
-    shown = [] if found is None else [curves.agreement(prepared, found)]
-    if isinstance(sampled, Trace):
-        shown += [curves.mixing(prepared, sampled), curves.traces(prepared, sampled)]
+def pictures(prepared: Prepared, draws: AbstractDraws, found: Marginals | None) -> list[Picture]:
+    """What is shown of the draws: where points have columns, how each of them mixed; walks of real numbers."""
+    shown, trace = [] if found is None else [curves.agreement(prepared, found)], draws.sampled
+    if isinstance(trace, Trace) and 0 < len(prepared.columns) <= MOST_COLUMNS:
+        shown.append(curves.mixing(prepared, trace))
+    if isinstance(trace, Trace) and isinstance(prepared.schema, TableSchema):
+        shown.append(curves.traces(prepared, trace))
     return shown
 
 

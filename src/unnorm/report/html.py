@@ -19,17 +19,19 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from unnorm import __version__
 from unnorm.catalogue import MODELS, OBJECTIVES, find, read_options
-from unnorm.energies import AbstractEnergy
-from unnorm.estimate import Estimate, Outcome
+from unnorm.estimate import Outcome
 from unnorm.files import write_atomically
-from unnorm.report import curves, draws
+from unnorm.report import curves
 from unnorm.report.figures import Picture
-from unnorm.report.pairs import density_picture
-from unnorm.report.tables import Row, Table
-from unnorm.report.verdict import PAIRED, gains, judge, plural
+from unnorm.report.of_data import sections_of
+from unnorm.report.of_findings import section_of, tiles_of
+from unnorm.report.section import Section, Subject
+from unnorm.report.verdict import gains, judge
 from unnorm.runs import Assessment, Prepared, RunSettings
-from unnorm.runs.assess import References
+from unnorm.runs.findings import AbstractDraws, Discrepancy
+from unnorm.runs.references import References
 from unnorm.runs.settings import Named
+from unnorm.words import model_words
 
 #: Importance weights carried by fewer draws than this understate their own errors.
 ENOUGH_EFFECTIVE = 100
@@ -65,13 +67,13 @@ def render(template: str, **values: Any) -> bytes:
 
 def write_report(
     run_path: Path,
-    settings: RunSettings,
+    settings: RunSettings | None,
     prepared: Prepared,
     *,
     history: Mapping[str, np.ndarray],
     outcome: Outcome,
     events: Sequence[str],
-    model: AbstractEnergy,
+    model: Any,
     assessment: Assessment,
     seconds: float,
     references: References | None = None,
@@ -79,40 +81,51 @@ def write_report(
     """Write `report.html` and `figures/` into the folder of a run, and say where the page is.
 
     With the `references` of the assessment, differences of log-likelihoods get paired errors; without them the errors
-    are combined as if independent, which overstates them. `seconds` is what training took.
+    are combined as if independent, which overstates them. `seconds` is what training took. A model that was fitted in
+    Python has no `settings`.
     """
-    run_path = Path(run_path)
-    differences = gains(model, prepared, assessment, references)
-    weights = assessment.weights
-    found = draws.distances(prepared, assessment.sampled)
+    subject = Subject(
+        prepared, model, assessment, history, outcome, events, seconds, settings, references, Path(run_path).name
+    )
+    return write_page(Path(run_path), subject, sections_for(subject))
+
+
+def sections_for(subject: Subject) -> list[Section]:
+    """All sections of the report of a fit: what was fitted, its data, what was found, how it was learnt, its draws."""
+    found = [section_of(finding, subject) for finding in subject.assessment.values()]
+    draws = [isinstance(finding, AbstractDraws) for finding in subject.assessment.values()]
+    learning = Section("Training", figures=(curves.learning(subject.history, subject.outcome),))
+    return [
+        fitted_section(subject),
+        *sections_of(subject.prepared.schema, subject),
+        *(section for section, late in zip(found, draws, strict=True) if section is not None and not late),
+        learning,
+        *(section for section, late in zip(found, draws, strict=True) if section is not None and late),
+        *again_section(subject),
+    ]
+
+
+def write_page(run_path: Path, subject: Subject, sections: Sequence[Section]) -> Path:
+    """Lay sections out as a page; the verdict, the figures of the findings and all warnings stand at its top."""
+    prepared, assessment = subject.prepared, subject.assessment
     page = render(
         "run.html.j2",
-        title=f"{prepared.source}: {settings.model.name} by {settings.objective.name}",
-        verdict=judge(assessment, outcome, differences),
-        tiles=_tiles(assessment),
-        warnings=(*prepared.warnings, *all_warnings(outcome, events, assessment)),
-        fitted=_fitted(settings, prepared, outcome, seconds),
-        density=show(density_picture(model, prepared, assessment), run_path),
-        density_title="Data and draws" if len(prepared.columns) > 2 else "The learnt density",
-        likelihood_table=_likelihood_table(assessment, differences),
-        likelihood=show(
-            curves.likelihoods({"this model": assessment.log_likelihood}, assessment.baselines, assessment.truth),
-            run_path,
-        ),
-        likelihood_note=_likelihood_note(assessment, differences, prepared),
-        weights=show(curves.mode_weights(weights), run_path) if weights else None,
-        weights_table=_weights_table(assessment, prepared),
-        learning=show(curves.learning(history, outcome), run_path),
-        sampler_words=draws.words(assessment.sampled),
-        sampler_table=draws.table(assessment, found),
-        pictures=[show(picture, run_path) for picture in draws.pictures(prepared, assessment.sampled, found)],
-        command=command_line(settings, run_path.name),
-        command_note=f"The same release (unnorm {settings.unnorm}) and the same rows give the same weights; "
-        f"the settings are in run.json, the SHA-256 of the rows begins with {settings.fingerprint[:12]}.",
+        title=f"{prepared.source}: {_what(subject)}",
+        verdict=judge(assessment, subject.outcome, gains(subject.model, prepared, assessment, subject.references)),
+        tiles=[tile for finding in assessment.values() for tile in tiles_of(finding)],
+        warnings=(*prepared.warnings, *all_warnings(subject.outcome, subject.events, assessment)),
+        sections=[(section, [show(picture, run_path) for picture in section.figures]) for section in sections],
     )
     path = run_path / "report.html"
     write_atomically(path, page)
     return path
+
+
+def _what(subject: Subject) -> str:
+    settings = subject.settings
+    if settings is None:
+        return model_words(subject.model)
+    return f"{settings.model.name} by {settings.objective.name}"
 
 
 def all_warnings(outcome: Outcome, events: Sequence[str], assessment: Assessment) -> tuple[str, ...]:
@@ -124,7 +137,8 @@ def all_warnings(outcome: Outcome, events: Sequence[str], assessment: Assessment
         doubtful = (
             f"Only {min(carried):.0f} effective draws carry the weights of the modes: their errors are too small.",
         )
-    return tuple(dict.fromkeys((*events, *ending, *assessment.warnings, *doubtful, *assessment.mmd.warnings)))
+    apart = [sentence for found in assessment.all(Discrepancy) for sentence in found.mmd.warnings]
+    return tuple(dict.fromkeys((*events, *ending, *assessment.warnings, *doubtful, *apart)))
 
 
 def duration(seconds: float) -> str:
@@ -147,6 +161,8 @@ def command_line(settings: RunSettings, folder: str) -> str:
     words = ["unnorm", "fit", settings.source, "--model", settings.model.name, "--objective", settings.objective.name]
     words += ["--steps", str(training.steps), "--batch", str(training.batch), "--rate", f"{training.rate:g}"]
     words += ["--evaluations", str(training.evaluations)]
+    words += ["--kind", settings.kind] if settings.forced else []
+    words += ["--condition", ",".join(settings.conditions)] if settings.conditions else []
     words += [] if settings.group is None else ["--group", settings.group]
     words += [] if settings.test_source is None else ["--test", settings.test_source]
     words += [] if training.patience is None else ["--patience", str(training.patience)]
@@ -155,18 +171,6 @@ def command_line(settings: RunSettings, folder: str) -> str:
             text = value if isinstance(value, str) else json.dumps(value)
             words += ["--set", f"{kind}.{option}={text}"]
     return shlex.join([*words, "--seed", str(settings.seed), "--out", f"{folder or 'run'}-again"])
-
-
-def _tiles(assessment: Assessment) -> list[tuple[str, str]]:
-    found = [("Log-likelihood, nats per row", assessment.log_likelihood.number())]
-    if assessment.truth is not None:
-        found.append(("Log-likelihood of the truth", assessment.truth.number()))
-    if assessment.weights:
-        worst = max(assessment.weights, key=lambda pair: abs(pair[1].value - pair[0]))
-        found.append((f"Worst mode weight (true {worst[0]:.3g})", worst[1].number()))
-    found.append(("MMD² to held-out rows", assessment.mmd.number()))
-    found.append(draws.tile(assessment.sampled))
-    return found
 
 
 def described(named: Named, entries: tuple[Any, ...], what: str) -> str:
@@ -184,79 +188,51 @@ def _plain(value: Any) -> str:
 
 def rows_in_words(prepared: Prepared) -> str:
     """How many rows served for what."""
-    train, valid, test = (len(part) for part in (prepared.train, prepared.valid, prepared.test))
+    train, valid, test = prepared.sizes
     return f"{train + valid + test:,}: {train:,} to train, {valid:,} to choose, {test:,} to judge"
 
 
-def _fitted(settings: RunSettings, prepared: Prepared, outcome: Outcome, seconds: float) -> list[tuple[str, str]]:
-    training = settings.training
-    names = " · ".join(prepared.columns[:12])
-    if len(prepared.columns) > 12:
-        names += f" and {len(prepared.columns) - 12} more"
-    stop = "" if training.patience is None else f", patience {training.patience}"
-    found = [
-        ("Data", settings.source),
-        ("Rows", rows_in_words(prepared)),
-        *(("", remark) for remark in prepared.remarks),
-        ("Columns", f"{len(prepared.columns)}: {names}"),
-        ("Model", described(settings.model, MODELS, "model")),
-        ("Objective", described(settings.objective, OBJECTIVES, "objective")),
-        ("Training", f"{training.steps:,} steps of {training.batch} rows, rate {training.rate:g}{stop}"),
-        ("From the data", ", ".join(f"{name} {value:.3g}" for name, value in settings.scales.items())),
-        ("Seed", str(settings.seed)),
-        ("Time to train", duration(seconds)),
-        ("Outcome", str(outcome)),
-    ]
+def fitted_section(subject: Subject) -> Section:
+    """What was fitted to what, and how that ended."""
+    prepared, settings = subject.prepared, subject.settings
+    found = [("Data", prepared.source)]
     if prepared.problem is not None:
-        found.insert(1, ("Problem", prepared.problem.summary))
-    return found
-
-
-def _likelihood_table(assessment: Assessment, differences: Mapping[str, Estimate]) -> Table:
-    rows = [Row(("this model", assessment.log_likelihood.number(), ""), strong=True)]
-    others = dict(assessment.baselines)
-    if assessment.truth is not None:
-        others["truth"] = assessment.truth
-    rows += [Row((name, value.number(), differences[name].number())) for name, value in others.items()]
-    return Table(("", "log-likelihood, nats per row", "this model is above it by"), tuple(rows))
-
-
-def _likelihood_note(assessment: Assessment, differences: Mapping[str, Estimate], prepared: Prepared) -> str:
-    paired = [name for name, value in differences.items() if value.method == PAIRED]
-    if len(paired) == len(differences):
-        errors = "Errors of differences are paired: taken row by row, with that of log Z added."
-    elif paired:
-        errors = (
-            f"The error of the difference to {' and '.join(paired)} is paired (row by row, with that of log Z added); "
-            "the others combine both errors as if they were independent, which overstates them."
-        )
+        found.append(("Problem", prepared.problem.summary))
+    found += [("Rows", rows_in_words(prepared)), *(("", remark) for remark in prepared.remarks)]
+    found.append(("Columns", _names(prepared.columns)) if prepared.columns else ("Points", str(prepared.space)))
+    if prepared.schema.conditions:
+        found.append(("Given", _names(prepared.schema.conditions)))
+    if settings is None:
+        found.append(("Model", model_words(subject.model)))
     else:
-        errors = "Errors of differences are combined as if they were independent, which overstates them."
-    return (
-        f"In the data's own units. The size of the mixture was chosen by "
-        f"{plural(len(prepared.valid), 'validation row')}. log Z = {assessment.log_z}. {errors}{_of_grid(prepared)}"
+        training = settings.training
+        stop = "" if training.patience is None else f", patience {training.patience}"
+        found += [
+            ("Model", described(settings.model, MODELS, "model")),
+            ("Objective", described(settings.objective, OBJECTIVES, "objective")),
+            ("Training", f"{training.steps:,} steps of {training.batch} rows, rate {training.rate:g}{stop}"),
+        ]
+        if settings.scales:
+            found.append(("From the data", ", ".join(f"{name} {value:.3g}" for name, value in settings.scales.items())))
+        found.append(("Seed", str(settings.seed)))
+    return Section(
+        "What was fitted",
+        facts=[*found, ("Time to train", duration(subject.seconds)), ("Outcome", str(subject.outcome))],
     )
 
 
-def _of_grid(prepared: Prepared) -> str:
-    """What a density is worth where values were recorded in steps."""
-    count = sum(places is not None for places in prepared.decimals)
-    if not count:
-        return ""
-    return (
-        f" {count} of {len(prepared.columns)} columns were recorded in steps (whole numbers, or a fixed number of "
-        "decimals), and are taken for continuous here: nats depend on the step, so compare models of this table only."
+def _names(columns: Sequence[str]) -> str:
+    names = " · ".join(columns[:12]) + (f" and {len(columns) - 12} more" if len(columns) > 12 else "")
+    return f"{len(columns)}: {names}"
+
+
+def again_section(subject: Subject) -> list[Section]:
+    """The command that makes the run again, where a command made it."""
+    settings = subject.settings
+    if settings is None:
+        return []
+    note = (
+        f"The same release (unnorm {settings.unnorm}) and the same rows give the same weights; "
+        f"the settings are in run.json, the SHA-256 of the rows begins with {settings.fingerprint[:12]}."
     )
-
-
-def _weights_table(assessment: Assessment, prepared: Prepared) -> Table:
-    facts = prepared.problem.facts if prepared.problem is not None else {}
-    centres = facts.get("mode_centres")
-    where = [""] * len(assessment.weights)
-    if isinstance(centres, tuple) and len(prepared.columns) <= 3:
-        where = [str(centre) for centre in centres]
-    rows = [
-        Row((f"{i} {place}".strip(), f"{truth:.4g}", learnt.number(), f"{learnt.value - truth:+.4f}"))
-        for i, ((truth, learnt), place) in enumerate(zip(assessment.weights, where, strict=True), 1)
-    ]
-    return Table(("mode", "true", "learnt", "difference"), tuple(rows))
+    return [Section("Do it again", code=command_line(settings, subject.folder), notes=(note,))]

@@ -5,7 +5,6 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from unnorm.data.recorded import as_recorded
 from unnorm.energies import AbstractEnergy
 from unnorm.report.density import frame_of, log_density, mass_in_words, outside, plane, raw_draws, true_log_density
 from unnorm.report.figures import (
@@ -23,6 +22,7 @@ from unnorm.report.figures import (
     unique,
 )
 from unnorm.runs import Assessment, Prepared
+from unnorm.runs.prepare import points_of
 
 #: How many columns are shown against each other, and how many rows of each kind.
 MOST_COLUMNS = 4
@@ -41,7 +41,7 @@ def density_picture(model: AbstractEnergy, prepared: Prepared, assessment: Asses
 @styled
 def curve(model: AbstractEnergy, prepared: Prepared, assessment: Assessment) -> Picture:
     """One column: the learnt density over the histogram of the data."""
-    rows, draws = prepared.standardiser.to_raw(prepared.train), raw_draws(prepared, assessment)
+    rows, draws = prepared.schema.to_written(points_of(prepared.train)), raw_draws(prepared, assessment)
     low, high = frame_of(rows)
     x = np.linspace(low[0], high[0], CURVE_POINTS)
     learnt = np.exp(log_density(model, prepared, assessment.log_z.value, x[:, None]))
@@ -99,10 +99,9 @@ def farthest_columns(data: np.ndarray, draws: np.ndarray) -> list[int]:
 @styled
 def pairs(prepared: Prepared, assessment: Assessment) -> Picture:
     """Several columns: data and draws for every pair below the diagonal, each column alone on it."""
-    rows, draws = prepared.standardiser.to_raw(prepared.train), raw_draws(prepared, assessment)
+    rows, draws = prepared.schema.to_written(points_of(prepared.train)), raw_draws(prepared, assessment)
     # As `unnorm sample` writes them; the rows come back from single precision to the steps they were recorded in.
-    places = prepared.decimals or (None,) * len(prepared.columns)
-    rows, draws = as_recorded(rows, places), as_recorded(draws, places)
+    rows, draws = prepared.schema.recorded(rows), prepared.schema.recorded(draws)
     shown = farthest_columns(rows, draws[np.isfinite(draws).all(axis=1)])
     low, high = frame_of(rows)
     # As many of the one as of the other, or the eye compares numbers instead of shapes.

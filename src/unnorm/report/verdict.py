@@ -8,6 +8,7 @@ the rows' own values the errors are combined as if independent, which overstates
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,10 @@ from unnorm.energies import AbstractEnergy, fit_gaussian
 from unnorm.estimate import Estimate, Outcome, mean_estimate
 from unnorm.evaluation import energies
 from unnorm.runs import Assessment, Prepared
-from unnorm.runs.assess import References, in_unit_coordinates
+from unnorm.runs.assess import in_unit_coordinates
+from unnorm.runs.findings import Likelihood, LogZ
+from unnorm.runs.prepare import points_of
+from unnorm.runs.references import References
 
 PAIRED = "paired over rows"
 COMBINED = "errors combined as if independent"
@@ -30,25 +34,26 @@ class Verdict:
     tone: str
 
 
-def gains(
-    model: AbstractEnergy, prepared: Prepared, assessment: Assessment, references: References | None
-) -> dict[str, Estimate]:
+def gains(model: Any, prepared: Prepared, assessment: Assessment, references: References | None) -> dict[str, Estimate]:
     """How many nats per row the model is above each baseline and the truth; negative where it is below.
 
     Differences are paired where the other density is at hand and the assessment was made on the run's own test rows.
     """
-    at_hand: dict[str, AbstractEnergy] = {"one Gaussian": fit_gaussian(prepared.train)}
-    if references is not None:
-        at_hand |= {"one Gaussian": references.gaussian, f"mixture of {references.components}": references.mixture}
-    volume = prepared.standardiser.log_volume
+    likelihood = assessment.find(Likelihood)
+    if likelihood is None:
+        return {}
+    at_hand: dict[str, AbstractEnergy] = {} if references is None else dict(references.baselines)
+    if references is None and "one Gaussian" in likelihood.baselines:
+        at_hand["one Gaussian"] = fit_gaussian(prepared.train)
+    volume = prepared.schema.log_volume
     found = {
         name: _gain(model, prepared, assessment, value, at_hand.get(name), volume)
-        for name, value in assessment.baselines.items()
+        for name, value in likelihood.baselines.items()
     }
     problem = prepared.problem
-    if assessment.truth is not None and problem is not None and problem.truth is not None:
+    if likelihood.truth is not None and problem is not None and problem.truth is not None:
         truth = in_unit_coordinates(problem.truth, prepared)
-        found["truth"] = _gain(model, prepared, assessment, assessment.truth, truth, 0.0)
+        found["truth"] = _gain(model, prepared, assessment, likelihood.truth, truth, 0.0)
     return found
 
 
@@ -64,10 +69,10 @@ def _gain(
     combined = Estimate(combined.value, combined.stderr, COMBINED)
     if density is None or not math.isfinite(combined.value):
         return combined
-    rows = prepared.test
+    rows = points_of(prepared.test)
     pairs = energies(density, rows) - energies(model, rows)
     apart = mean_estimate(pairs, PAIRED, prepared.test_together).minus(assessment.log_z)
-    difference = apart.value - prepared.standardiser.log_volume + log_volume
+    difference = apart.value - prepared.schema.log_volume + log_volume
     # Other rows than those of the assessment give another mean: their spread would be the error of something else.
     if abs(difference - combined.value) > 1e-3 * max(1.0, combined.stderr, abs(combined.value)):
         return combined
@@ -101,12 +106,15 @@ def judge(assessment: Assessment, outcome: Outcome, differences: Mapping[str, Es
             (f"At step {outcome.step} {outcome.message}. {outcome.advice}".strip(),),
             "bad",
         )
-    if not math.isfinite(assessment.log_likelihood.value):
-        words = f"The log-likelihood of held-out rows came out as {assessment.log_likelihood.value}: it is not known."
+    likelihood = assessment.find(Likelihood)
+    if likelihood is None:
+        return Verdict("The model was fitted; no likelihood of it is known.", (_instead(assessment),), "open")
+    if not math.isfinite(likelihood.model.value):
+        words = f"The log-likelihood of held-out rows came out as {likelihood.model.value}: it is not known."
         return Verdict("It cannot be said how good the model is.", (words,), "bad")
-    best = max(assessment.baselines, key=lambda name: assessment.baselines[name].value, default=None)
+    best = max(likelihood.baselines, key=lambda name: likelihood.baselines[name].value, default=None)
     details = []
-    headline, tone = f"The model reaches {assessment.log_likelihood.number()} nats per row.", "open"
+    headline, tone = f"The model reaches {likelihood.model.number()} nats per row.", "open"
     if best is not None:
         gain, other = differences[best], in_words(best)
         side = sign_of(gain)
@@ -119,10 +127,17 @@ def judge(assessment: Assessment, outcome: Outcome, differences: Mapping[str, Es
         details.append(f"± is one standard error ({gain.method}).")
     if "truth" in differences:
         details.append(_against_truth(differences["truth"]))
-    if assessment.log_z.warnings:
+    if any(found.estimate.warnings for found in assessment.all(LogZ)):
         tone = "open" if tone == "good" else tone
         details.append("All this rests on a log Z that is itself in doubt: see the warnings.")
     return Verdict(headline, tuple(details), tone)
+
+
+def _instead(assessment: Assessment) -> str:
+    """What there is to judge a model by that has no likelihood."""
+    if not assessment:
+        return "Nothing on this page judges it yet; its training is shown below."
+    return "Judge it by its draws below."
 
 
 def _against_truth(gap: Estimate) -> str:

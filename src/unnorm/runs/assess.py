@@ -1,13 +1,19 @@
-"""What is known about a fitted model: likelihood against baselines, mode weights, draws and their diagnostics."""
+"""What is known about a fitted model: each finding that the model and its space allow.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+log Z and likelihood of an energy whose space has a base to measure from; weights of modes where they are known; draws
+of whatever chains can walk, and how far they are from held-out rows.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PRNGKeyArray
 
+from unnorm.data.kinds import taken
 from unnorm.data.splits import copies
 from unnorm.energies import (
     AbstractEnergy,
@@ -17,119 +23,85 @@ from unnorm.energies import (
     GaussianDensity,
     GaussianMixture,
     Tilted,
-    best_mixture,
-    fit_gaussian,
 )
 from unnorm.estimate import Estimate
 from unnorm.evaluation import defensive, expectations, log_likelihood, log_partition, mmd
-from unnorm.runs.prepare import Prepared
-from unnorm.samplers import HMC, ImportanceResampling, Resampled, Trace, sample
+from unnorm.runs.findings import (
+    THINNED,
+    AbstractDraws,
+    AbstractFinding,
+    Assessment,
+    Discrepancy,
+    Exact,
+    Likelihood,
+    LogZ,
+    ModeWeights,
+    draws_finding,
+)
+from unnorm.runs.prepare import Prepared, points_of, table_schema
+from unnorm.runs.references import References, references_of
+from unnorm.runs.trees import numbers_of
+from unnorm.runs.walks import chains_of, has_chains
+from unnorm.samplers import ImportanceResampling, Resampled, Trace, sample
+from unnorm.spaces import Binary, Categorical
 
 #: The weights of modes are shown up to this many modes.
 MAX_MODES = 40
 #: Independent draws of an assessment; chains give what they give.
 DRAWS = 2000
+#: Chains of an assessment, and their steps.
+CHAINS, STEPS = 64, 200
+EXACT = Estimate(0.0, 0.0, "known exactly")
 
 
-@dataclass(frozen=True, eq=False)
-class References:
-    """The baselines, in unit coordinates: what a model must beat, and what its log Z is measured from."""
+@dataclass
+class Case:
+    """A model, what it is judged by, and what was found out about it so far."""
 
-    gaussian: AbstractNormalised
-    mixture: GaussianMixture
-    components: int
-    proposal: GaussianMixture
+    model: Any
+    prepared: Prepared
+    rows: Any
+    groups: np.ndarray | None
+    references: References
+    seed: int
+    progress: bool
+    found: dict[type[AbstractFinding], AbstractFinding] = field(default_factory=dict)
 
-
-def references_of(prepared: Prepared, *, seed: int) -> References:
-    """One Gaussian, and a Gaussian mixture whose size the validation rows choose."""
-    mixture, components = best_mixture(prepared.train, prepared.valid, key=jax.random.key(seed))
-    return references_from(mixture, components, prepared)
-
-
-def references_from(mixture: GaussianMixture, components: int, prepared: Prepared) -> References:
-    """The same of a mixture that was fitted before."""
-    return References(fit_gaussian(prepared.train), mixture, components, defensive(mixture, prepared.train))
-
-
-@dataclass(frozen=True, eq=False)
-class Assessment:
-    """Everything an assessment found; log-likelihoods are nats per row in the data's own units."""
-
-    log_z: Estimate
-    log_likelihood: Estimate
-    baselines: Mapping[str, Estimate]
-    truth: Estimate | None
-    weights: tuple[tuple[float, Estimate], ...]
-    mmd: Estimate
-    sampled: Trace | Resampled
-    warnings: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, without the draws."""
-        return {
-            "log_z": self.log_z.to_dict(),
-            "log_likelihood": self.log_likelihood.to_dict(),
-            "baselines": {name: value.to_dict() for name, value in self.baselines.items()},
-            "true_log_likelihood": None if self.truth is None else self.truth.to_dict(),
-            "weights": [{"truth": truth, **value.to_dict()} for truth, value in self.weights],
-            "mmd": self.mmd.to_dict(),
-            "sampler": figures_of(self.sampled),
-            "warnings": list(self.warnings),
-        }
-
-    @staticmethod
-    def from_dict(data: Mapping[str, Any], sampled: Trace | Resampled) -> "Assessment":
-        """The inverse of `to_dict`, with the draws."""
-        truth = data["true_log_likelihood"]
-        return Assessment(
-            Estimate.from_dict(data["log_z"]),
-            Estimate.from_dict(data["log_likelihood"]),
-            {name: Estimate.from_dict(value) for name, value in data["baselines"].items()},
-            None if truth is None else Estimate.from_dict(truth),
-            tuple((value["truth"], Estimate.from_dict(value)) for value in data["weights"]),
-            Estimate.from_dict(data["mmd"]),
-            sampled,
-            tuple(data["warnings"]),
-        )
+    @property
+    def energy(self) -> AbstractEnergy | None:
+        """The model, if it is an energy of points by themselves."""
+        model = self.model
+        return model if isinstance(model, AbstractEnergy) and model.space == self.prepared.space else None
 
 
-def figures_of(sampled: Trace | Resampled) -> dict[str, Any]:
-    """How far to trust draws, as plain numbers."""
-    if isinstance(sampled, Resampled):
-        return {
-            "kind": "independent",
-            "proposals": sampled.proposals,
-            "effective_share": sampled.effective,
-            "repeated": sampled.repeated,
-        }
-    worst = sampled.diagnostics
-    return {
-        "kind": "chains",
-        "acceptance": float(np.mean(sampled.acceptance)),
-        "divergences": sampled.divergences,
-        "rhat": worst.worst_rhat,
-        "ess_bulk": worst.worst_ess_bulk,
-        "ess_tail": worst.worst_ess_tail,
-    }
-
-
-def proposal_for(model: AbstractEnergy, prepared: Prepared, references: References) -> AbstractNormalised:
+def proposal_for(model: AbstractEnergy, prepared: Prepared, references: References) -> AbstractNormalised | None:
     """What log Z is measured from: a tilted model's own reference, which is closer to it than any other density.
 
     A tenth of the draws come from a wider density, so that no weight is large where the tilt raises the tails.
     """
-    if not isinstance(model, Tilted):
+    if references.proposal is None or not isinstance(model, Tilted):
         return references.proposal
     if isinstance(model.reference, GaussianDensity | GaussianMixture):
         return defensive(model.reference, prepared.train)
     return Blend((model.reference, references.proposal), jnp.log(jnp.array([0.9, 0.1])))
 
 
+def log_z_of_model(
+    model: AbstractEnergy, prepared: Prepared, references: References, *, key: PRNGKeyArray
+) -> Estimate | None:
+    """log Z of an energy of the prepared points; None where nothing here can tell."""
+    proposal = proposal_for(model, prepared, references)
+    # On sites `log_partition` sums all points where they are few, and finds a base of its own where they are many.
+    alone = isinstance(model, AbstractNormalised) or isinstance(model.space, Binary | Categorical)
+    if proposal is None and not alone:
+        return None
+    return log_partition(model, base=proposal, key=key)
+
+
 def in_unit_coordinates(energy: AbstractEnergy, prepared: Prepared) -> AbstractEnergy:
     """An energy on the data's own units as one on standardised points (same value, not renormalised)."""
-    mean = jnp.asarray(prepared.standardiser.mean, float)
-    scale = jnp.asarray(prepared.standardiser.scale, float)
+    standardiser = table_schema(prepared).standardiser
+    mean, scale = jnp.asarray(standardiser.mean, float), jnp.asarray(standardiser.scale, float)
     return FunctionEnergy(lambda z: energy(z * scale + mean), prepared.space)
 
 
@@ -140,8 +112,8 @@ def mode_weights(
     truth = prepared.problem.truth if prepared.problem is not None else None
     if not isinstance(truth, GaussianMixture) or len(truth.weights) > MAX_MODES:
         return ()
-    mean = jnp.asarray(prepared.standardiser.mean, float)
-    scale = jnp.asarray(prepared.standardiser.scale, float)
+    standardiser = table_schema(prepared).standardiser
+    mean, scale = jnp.asarray(standardiser.mean, float), jnp.asarray(standardiser.scale, float)
 
     def nearest(z):
         return jax.nn.one_hot(truth.assign(z * scale + mean), len(truth.weights))
@@ -155,57 +127,95 @@ def draws_of(model: AbstractEnergy, prepared: Prepared, *, seed: int, progress: 
     key = jax.random.key(seed)
     if isinstance(model, Tilted):
         return ImportanceResampling()(model, DRAWS, key=key, progress=progress)
-    chains = 64
-    start = prepared.train[np.random.default_rng(seed - 2).integers(len(prepared.train), size=chains)]
-    return sample(model, HMC(), chains=chains, steps=200, start=start, key=key, progress=progress)
+    train = points_of(prepared.train)
+    start = taken(train, np.random.default_rng(seed - 2).integers(len(train), size=CHAINS))
+    sampler = chains_of(model.space)
+    return sample(model, sampler, chains=CHAINS, steps=STEPS, start=start, key=key, progress=progress)
 
 
-def _thinned(sampled: Trace | Resampled) -> np.ndarray:
-    """At most 2000 draws, far apart in their chains."""
-    draws = (
-        sampled.draws if isinstance(sampled, Resampled) else sampled.draws[:, :: max(1, sampled.draws.shape[1] // 25)]
-    )
-    return draws.reshape(-1, draws.shape[-1])[:2000]
+# ----------------------------------------------------------------------------------------- one function per finding
+
+
+def find_log_z(case: Case) -> LogZ | None:
+    """log Z, where the space has a base to measure from."""
+    if case.energy is None:
+        return None
+    found = log_z_of_model(case.energy, case.prepared, case.references, key=jax.random.key(case.seed + 1))
+    return None if found is None else LogZ(found)
+
+
+def find_likelihood(case: Case) -> Likelihood | None:
+    """Held-out log-likelihood beside that of the baselines and of the truth; it needs log Z."""
+    log_z = case.found.get(LogZ)
+    if case.energy is None or not isinstance(log_z, LogZ):
+        return None
+    prepared, groups, rows = case.prepared, case.groups, points_of(case.rows)
+    volume = prepared.schema.log_volume
+    baselines = {
+        name: log_likelihood(density, rows, EXACT, log_volume=volume, groups=groups)
+        for name, density in case.references.baselines.items()
+    }
+    truth = None if prepared.problem is None else prepared.problem.truth
+    known = None if truth is None else log_likelihood(in_unit_coordinates(truth, prepared), rows, EXACT, groups=groups)
+    model = log_likelihood(case.energy, rows, log_z.estimate, log_volume=volume, groups=groups)
+    return Likelihood(model, baselines, known)
+
+
+def find_weights(case: Case) -> ModeWeights | None:
+    """The weights of the modes, where the truth has some; measured from where log Z is."""
+    if case.energy is None or case.references.proposal is None:
+        return None
+    proposal = proposal_for(case.energy, case.prepared, case.references)
+    assert proposal is not None
+    return ModeWeights(mode_weights(case.energy, case.prepared, proposal, seed=case.seed + 3))
+
+
+def find_draws(case: Case) -> AbstractDraws | None:
+    """Draws, of whatever a sampler walks."""
+    if case.energy is None:
+        return None
+    if not has_chains(case.energy.space):
+        if not isinstance(case.energy, AbstractNormalised):
+            return None
+        draws = case.energy.samples(DRAWS, key=jax.random.key(case.seed + 2))
+        return Exact(jax.tree.map(np.asarray, draws))
+    return draws_finding(draws_of(case.energy, case.prepared, seed=case.seed + 2, progress=case.progress))
+
+
+def find_discrepancy(case: Case) -> Discrepancy | None:
+    """How far the draws are from held-out rows."""
+    draws = next((found for found in case.found.values() if isinstance(found, AbstractDraws)), None)
+    if draws is None:
+        return None
+    space, rows = case.prepared.space, taken(points_of(case.rows), slice(THINNED))
+    return Discrepancy(mmd(numbers_of(space, draws.thinned()), numbers_of(space, rows)))
+
+
+Find = Callable[[Case], AbstractFinding | None]
+#: What is tried in turn: a later one may look at what earlier ones found.
+TRIED: tuple[Find, ...] = (find_log_z, find_likelihood, find_draws, find_weights, find_discrepancy)
 
 
 def assess(
-    model: AbstractEnergy,
+    model: Any,
     prepared: Prepared,
-    rows: np.ndarray | None = None,
+    rows: Any = None,
     *,
     references: References | None = None,
     seed: int,
     progress: bool = True,
 ) -> Assessment:
-    """Judge a model on held-out rows (unit coordinates; default the run's own test rows).
+    """Judge a model on held-out rows (default the run's own test rows) by all that it and its space allow.
 
     The run's own rows err together where they are copies or of one group, and errors count that.
     """
     groups = prepared.test_together if rows is None else copies(rows)
     rows = prepared.test if rows is None else rows
     references = references_of(prepared, seed=seed) if references is None else references
-    volume = prepared.standardiser.log_volume
-    proposal = proposal_for(model, prepared, references)
-    log_z = log_partition(model, base=proposal, key=jax.random.key(seed + 1))
-    exact = Estimate(0.0, 0.0, "known exactly")
-    baselines = {
-        "one Gaussian": log_likelihood(references.gaussian, rows, exact, log_volume=volume, groups=groups),
-        f"mixture of {references.components}": log_likelihood(
-            references.mixture, rows, exact, log_volume=volume, groups=groups
-        ),
-    }
-    problem = prepared.problem
-    truth = None
-    if problem is not None and problem.truth is not None:
-        truth = log_likelihood(in_unit_coordinates(problem.truth, prepared), rows, exact, groups=groups)
-    sampled = draws_of(model, prepared, seed=seed + 2, progress=progress)
-    return Assessment(
-        log_z=log_z,
-        log_likelihood=log_likelihood(model, rows, log_z, log_volume=volume, groups=groups),
-        baselines=baselines,
-        truth=truth,
-        weights=mode_weights(model, prepared, proposal, seed=seed + 3),
-        mmd=mmd(_thinned(sampled), rows[:2000]),
-        sampled=sampled,
-        warnings=(*log_z.warnings, *sampled.warnings),
-    )
+    case = Case(model, prepared, rows, groups, references, seed, progress)
+    for step in TRIED:
+        found = step(case)
+        if found is not None:
+            case.found[type(found)] = found
+    # Draws stand last: the rest is about figures.
+    return Assessment.of(*sorted(case.found.values(), key=lambda found: isinstance(found, AbstractDraws)))

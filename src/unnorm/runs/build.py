@@ -15,7 +15,8 @@ from unnorm.training import Fit, fit
 
 def _context(settings: RunSettings, prepared: Prepared, reference: AbstractNormalised | None = None) -> Context:
     key = jax.random.key(settings.seed)
-    return Context(prepared.space, prepared.scales, key, prepared.train, prepared.valid, reference)
+    condition = prepared.schema.condition
+    return Context(prepared.space, prepared.scales, key, prepared.train, prepared.valid, reference, condition)
 
 
 def fit_reference(settings: RunSettings, prepared: Prepared, *, progress: bool) -> Chosen | None:

@@ -10,14 +10,15 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float
 
-from unnorm.catalogue import SAMPLERS, Context, find, read_options
-from unnorm.data.recorded import Decimals, as_recorded
-from unnorm.energies import Tilted
+from unnorm.catalogue import MODELS, SAMPLERS, Context, find, first_for, read_options, require_works
+from unnorm.data.kinds import count_of, taken
+from unnorm.energies import AbstractEnergy
 from unnorm.errors import require
-from unnorm.runs.assess import figures_of
+from unnorm.runs.findings import draws_finding
 from unnorm.runs.folder import Run
+from unnorm.runs.given import energy_of_points
+from unnorm.runs.prepare import points_of
 from unnorm.samplers import AbstractSampler, ImportanceResampling, Particles, Resampled, TemperedSMC, Trace, sample
 from unnorm.training.checkpoint import load_arrays, save_arrays
 
@@ -57,8 +58,10 @@ class Drawn:
 
 
 def default_sampler(run: Run) -> str:
-    """Independent draws of a model with a reference, chains of another."""
-    return "independent" if isinstance(run.model, Tilted) else "nuts"
+    """The first of the catalogue that works on the run's space and draws from its model: independent draws of a model
+    with a reference, chains of another.
+    """
+    return first_for(SAMPLERS, run.prepared.space, model=find(MODELS, run.settings.model.name, "model")).name
 
 
 def draw(
@@ -68,51 +71,57 @@ def draw(
     sampler: str | None = None,
     options: dict[str, Any] | None = None,
     folder: Path | None = None,
+    given: Mapping[str, Any] | None = None,
     seed: int,
     progress: bool = True,
 ) -> Drawn:
-    """n draws of the model of a run, by a sampler of the catalogue; in a folder they are kept as they come."""
+    """n draws of the model of a run, by a sampler of the catalogue; in a folder they are kept as they come.
+
+    `given` has a value, in the data's own units, for every condition of a model that takes some.
+    """
     name, prepared = sampler or default_sampler(run), run.prepared
     entry = find(SAMPLERS, name, "sampler")
+    require_works(SAMPLERS, entry, prepared.space, None, "sampler")
+    model = energy_of_points(run, given or {})
     context = Context(prepared.space, prepared.scales, jax.random.key(seed), prepared.train, prepared.valid)
     built = entry.build(read_options(entry, options or {}), context)
     remark = ""
     rows: Spread | np.ndarray
     if isinstance(built, TemperedSMC):
         require(folder is None, f"{name} gives all its draws at once, at the end; name a file such as draws.csv")
-        particles = built(run.model, key=jax.random.key(seed))
+        particles = built(model, key=jax.random.key(seed))
         broken = not np.isfinite(particles.draws).all()
         rows, warnings, found = particles.resampled(n, seed=seed), particles.warnings, _figures_of_levels(particles)
     elif isinstance(built, ImportanceResampling):
-        drawn = _independent(run, built, n, folder, seed, progress)
+        drawn = _independent(run, model, built, n, folder, seed, progress)
         broken = not np.isfinite(drawn.draws).all()
         rows, warnings, found = drawn.draws, drawn.warnings, figures_of(drawn)
         remark = f"{drawn.effective:.0%} of {drawn.proposals:,} proposals are effective"
     else:
-        trace = _chains(run, built, n, folder, seed, progress)
+        trace = _chains(run, model, built, n, folder, seed, progress)
         broken = bool(trace.diagnostics.broken.any())
         rows, warnings, found = Spread(trace, n), trace.warnings, figures_of(trace)
     require(
         not broken,
-        f"no table was written: draws of {name} are not finite, since its step is too large for this model; "
+        f"nothing was written: draws of {name} are not finite, since its step is too large for this model; "
         "use a smaller step (--set sampler.step_size=VALUE) or --sampler nuts",
     )
     return Drawn(rows, name, found, warnings, remark)
 
 
-def decimals_for(run: Run, *, exact: bool) -> Decimals:
-    """The decimals that draws are rounded to: those of the columns, or none."""
-    prepared = run.prepared
-    return (None,) * len(prepared.columns) if exact or not prepared.decimals else prepared.decimals
-
-
-def in_own_units(run: Run, rows: Float[np.ndarray, "n d"], decimals: Decimals) -> Float[np.ndarray, "n d"]:
-    """Draws as the table has its rows."""
-    return as_recorded(run.prepared.standardiser.to_raw(rows), decimals)
+def figures_of(sampled: Trace | Resampled) -> dict[str, Any]:
+    """How far to trust draws, as plain numbers."""
+    return draws_finding(sampled).fields()["sampler"]
 
 
 def _independent(
-    run: Run, sampler: ImportanceResampling, n: int, folder: Path | None, seed: int, progress: bool
+    run: Run,
+    model: AbstractEnergy,
+    sampler: ImportanceResampling,
+    n: int,
+    folder: Path | None,
+    seed: int,
+    progress: bool,
 ) -> Resampled:
     """Draws in lots of `ROWS_AT_ONCE`, each with a key of its own; in a folder each lot is kept as it is done."""
     key, lots = jax.random.key(seed), []
@@ -125,7 +134,7 @@ def _independent(
             if all(notes.get(name) == value for name, value in own.items()) and len(arrays["draws"]) == size:
                 lots.append(Resampled(arrays["draws"], notes["proposals"], notes["effective"], notes["repeated"]))
                 continue
-        drawn = sampler(run.model, size, key=jax.random.fold_in(key, lot), progress=progress)
+        drawn = sampler(model, size, key=jax.random.fold_in(key, lot), progress=progress)
         if file is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
             save_arrays(file, {"draws": drawn.draws}, {**figures_of(drawn), "effective": drawn.effective, **own})
@@ -136,12 +145,20 @@ def _independent(
     return Resampled(np.concatenate([lot.draws for lot in lots]), proposals, effective, repeated)
 
 
-def _chains(run: Run, sampler: AbstractSampler, n: int, folder: Path | None, seed: int, progress: bool) -> Trace:
+def _chains(
+    run: Run,
+    model: AbstractEnergy,
+    sampler: AbstractSampler,
+    n: int,
+    folder: Path | None,
+    seed: int,
+    progress: bool,
+) -> Trace:
     """Chains from training rows, long enough for n draws."""
-    train, steps = run.prepared.train, max(MIN_STEPS, -(-n // CHAINS))
-    start = train[np.random.default_rng(seed).integers(len(train), size=CHAINS)]
+    train, steps = points_of(run.prepared.train), max(MIN_STEPS, -(-n // CHAINS))
+    start = taken(train, np.random.default_rng(seed).integers(count_of(train), size=CHAINS))
     key = jax.random.key(seed)
-    return sample(run.model, sampler, chains=CHAINS, steps=steps, start=start, to=folder, key=key, progress=progress)
+    return sample(model, sampler, chains=CHAINS, steps=steps, start=start, to=folder, key=key, progress=progress)
 
 
 def _figures_of_levels(particles: Particles) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,14 +12,13 @@ import numpy as np
 from jaxtyping import Float
 
 from unnorm.arguments import require_count, whole_number
-from unnorm.data.tables import table_of
 from unnorm.energies import AbstractEnergy
 from unnorm.errors import require
 from unnorm.estimate import Estimate
-from unnorm.runs.assess import Assessment
-from unnorm.runs.drawing import decimals_for, draw, in_own_units
+from unnorm.runs.drawing import draw
+from unnorm.runs.findings import Assessment, Likelihood, LogZ
 from unnorm.runs.folder import Run
-from unnorm.runs.scoring import Scores, in_unit_coordinates_of, log_densities, log_z_of, scores_of
+from unnorm.runs.scoring import Scores, log_densities, log_z_of, scores_of
 from unnorm.words import Facts, lines, model_words, table
 
 #: JAX makes keys of the last 32 bits of a seed: larger ones would repeat smaller ones.
@@ -28,11 +27,11 @@ SEEDS = 2**32
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fitted:
-    """The fitted model of a run, in the units and by the columns of its own table.
+    """The fitted model of a run, in the units and by the columns of its own data.
 
-    `rows` are an array whose columns are those of the run in their order, or anything with named columns: a frame of
-    pandas or polars, a mapping. Made by `load`. If the run was trained on since then, what its folder knows is of
-    another model, and is refused.
+    `rows` of a table are an array whose columns are those of the run in their order, or anything with named columns: a
+    frame of pandas or polars, a mapping. Made by `load`. If the run was trained on since then, what its folder knows is
+    of another model, and is refused.
     """
 
     run: Run
@@ -41,11 +40,11 @@ class Fitted:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that the model was fitted to."""
-        return self.run.settings.columns
+        return self.run.prepared.columns
 
     @property
     def model(self) -> AbstractEnergy:
-        """The energy, of points in unit coordinates: (x - mean) / scale by `run.prepared.standardiser`."""
+        """The energy, of points; those of a table are in unit coordinates (`run.prepared.schema.to_points`)."""
         return self.run.model
 
     @cached_property
@@ -79,18 +78,27 @@ class Fitted:
         """The rank of every row among them by `scores`: 1 is the least likely."""
         return self.scores(rows, progress=progress).rank
 
-    def sample(self, n: int, *, seed: int = 0, exact: bool = False, progress: bool = True) -> Float[np.ndarray, "n d"]:
-        """n draws, those of `unnorm sample` by the same seed.
+    def sample(
+        self,
+        n: int,
+        *,
+        given: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        exact: bool = False,
+        progress: bool = True,
+    ) -> Float[np.ndarray, "n ..."]:
+        """n draws, those of `unnorm sample` by the same seed, as the data have their rows.
 
-        Values are rounded as their column was recorded, unless `exact`. What is wrong with the draws is a
-        `UserWarning`.
+        Values are rounded as they were recorded, unless `exact`. `given` has a value for every condition of a model
+        that was fitted with some, by its name and in its own units. What is wrong with the draws is a `UserWarning`.
         """
         require_count(n, 1, "the number of draws")
         require(0 <= whole_number(seed, "the seed") < SEEDS, f"a seed must lie between 0 and 2^32 - 1, not at {seed}")
-        drawn = draw(self.run, int(n), seed=int(seed), progress=progress)
+        drawn = draw(self.run, int(n), given=given, seed=int(seed), progress=progress)
         for sentence in drawn.warnings:
             warnings.warn(sentence, stacklevel=2)
-        return in_own_units(self.run, drawn.rows[:], decimals_for(self.run, exact=exact))
+        schema = self.run.prepared.schema
+        return (schema.exact() if exact else schema).written(drawn.rows[:])
 
     def _require_same(self) -> None:
         require(
@@ -98,26 +106,27 @@ class Fitted:
             f"{self.run.path} has been trained further since it was loaded; load it again",
         )
 
-    def _points(self, rows: Any) -> Float[np.ndarray, "n d"]:
-        return in_unit_coordinates_of(self.run, table_of(rows, self.columns))
+    def _points(self, rows: Any) -> Any:
+        schema = self.run.prepared.schema
+        return schema.to_rows(schema.rows_of(rows))
 
     def _words(self) -> tuple[str, Facts]:
         run, prepared = self.run, self.run.prepared
         same = run.identity == self.identity
         known = run.saved_assessment(run.settings.seed) if same else None
-        sizes = [f"{len(part):,}" for part in (prepared.train, prepared.valid, prepared.test)]
+        sizes = [f"{size:,}" for size in prepared.sizes]
         facts = [
             ("model", model_words(self.model)),
             ("learnt by", run.settings.objective.name),
-            ("columns", _some(self.columns)),
+            ("columns", _some(self.columns)) if self.columns else ("points", str(prepared.space)),
             ("rows", f"{sizes[0]} to learn from, {sizes[1]} to choose by, {sizes[2]} new; of {run.settings.source}"),
             ("outcome", str(run.record()[2]) if same else "trained on since it was loaded; load it again"),
         ]
         if known is None:
             facts.append(("log-likelihood", "not assessed yet; .assessment does it"))
         else:
-            facts.append(("log-likelihood", f"{known.log_likelihood.number()} nats per new row"))
-            facts.append(("log Z", str(known.log_z)))
+            facts += [("log-likelihood", f"{found.model.number()} nats per new row") for found in known.all(Likelihood)]
+            facts += [("log Z", str(found.estimate)) for found in known.all(LogZ)]
             facts += [("warning", sentence) for sentence in known.warnings]
         return f"Fitted run {run.path}", facts
 

@@ -1,7 +1,7 @@
 """A run on disk: settings, data, what was fitted and what is known of it, each kept as soon as it is there.
 
 RUN/run.json               the settings, readable
-RUN/data.safetensors       the rows it was fitted to and judged on, in unit coordinates
+RUN/data.safetensors       the rows it was fitted to and judged on, as points; conditions beside them
 RUN/reference.safetensors  the density a tilted model starts from: its spec, its arrays, how it was made
 RUN/checkpoint.safetensors the whole training state
 RUN/baselines.safetensors  the mixture that the model is compared with
@@ -21,22 +21,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic import ValidationError
 
 from unnorm.catalogue.saved import load_density, save_density
-from unnorm.data import Standardiser
+from unnorm.data.recognise import kind_named
 from unnorm.energies import AbstractEnergy, GaussianMixture, Recipe
 from unnorm.energies.reference import Chosen
 from unnorm.errors import InputError, require
 from unnorm.estimate import Outcome, OutcomeCode
 from unnorm.files import labels_of, write_atomically
 from unnorm.noises import Scales
-from unnorm.runs.assess import Assessment, References, assess, references_from, references_of
+from unnorm.runs.assess import assess
 from unnorm.runs.build import build, fit_reference
+from unnorm.runs.findings import Assessment
 from unnorm.runs.prepare import Prepared, problem_named
+from unnorm.runs.references import References, made_for, references_from
 from unnorm.runs.settings import VERSION, RunSettings
-from unnorm.samplers import HMC, Resampled, Trace
+from unnorm.runs.trees import named_arrays, tree_of
 from unnorm.training import best_model
 from unnorm.training.checkpoint import load_arrays, save_arrays
 
@@ -64,7 +65,9 @@ class Run:
             f"{path} already exists; choose another --out, or add --resume to continue that run",
         )
         path.mkdir(parents=True, exist_ok=True)
-        arrays = {"train": prepared.train, "valid": prepared.valid, "test": prepared.test, "together": prepared.labels}
+        parts = {"train": prepared.train, "valid": prepared.valid, "test": prepared.test}
+        arrays = {name: array for part, rows in parts.items() for name, array in named_arrays(part, rows).items()}
+        arrays["together"] = prepared.labels
         if prepared.test_together is not None:
             arrays["test_together"] = prepared.test_together
         save_arrays(path / "data.safetensors", arrays, {})
@@ -123,8 +126,8 @@ class Run:
     def continue_with(self, settings: RunSettings) -> None:
         """Refuse to resume with other settings than the run was started with."""
         old, new = self.settings.model_dump(mode="json"), settings.model_dump(mode="json")
-        for field in ("fingerprint", "model", "objective", "training", "seed"):
-            name = "data" if field == "fingerprint" else field
+        for field in ("kind", "fingerprint", "model", "objective", "training", "seed"):
+            name = {"fingerprint": "data", "kind": "kind of data"}.get(field, field)
             require(
                 old[field] == new[field],
                 f"{self.path} was started with another {name} ({_short(old[field])} then, {_short(new[field])} now); "
@@ -136,20 +139,23 @@ class Run:
         """The rows of the run, as they were."""
         arrays, _ = load_arrays(self.path / "data.safetensors")
         settings = self.settings
+        kind = kind_named(settings.kind)
+        schema = kind.schema_from(settings.data)
+        scales, struct = settings.scales, schema.rows_space.struct()
         return Prepared(
-            arrays["train"],
-            arrays["valid"],
-            arrays["test"],
-            settings.columns,
+            tree_of("train", struct, arrays),
+            tree_of("valid", struct, arrays),
+            tree_of("test", struct, arrays),
+            schema,
+            kind,
             settings.source,
-            Standardiser.from_dict(settings.standardiser),
-            Scales(dimension=len(settings.columns), **settings.scales),
+            None if scales is None else Scales(dimension=schema.space.size, **scales),
             problem_named(settings.source),
             together=arrays["together"],
             test_together=arrays.get("test_together"),
-            decimals=settings.decimals,
             group=settings.group,
             test_source=settings.test_source,
+            forced=settings.forced,
             remarks=settings.remarks,
             warnings=settings.warnings,
         )
@@ -172,13 +178,14 @@ class Run:
         """What the model is compared with; fitted at the first call."""
         file = self.shelf / "baselines.safetensors"
         if not file.exists():
-            found = references_of(self.prepared, seed=self.settings.seed)
-            save_density(file, found.mixture, {"components": found.components, **self._of_data()})
-            return found
+            made = made_for(self.prepared, seed=self.settings.seed)
+            if made is not None:
+                save_density(file, made[0], {"components": made[1], **self._of_data()})
+            return references_from(made, self.prepared)
         mixture, notes = load_density(file)
         self._require_own(file, notes)
         assert isinstance(mixture, GaussianMixture)
-        return references_from(mixture, notes["components"], self.prepared)
+        return references_from((mixture, notes["components"]), self.prepared)
 
     def _of_data(self) -> dict[str, Any]:
         return {"data": self.settings.fingerprint}
@@ -207,10 +214,9 @@ class Run:
         if saved is not None:
             return saved
         found = assess(self.model, self.prepared, references=self.baselines(), seed=seed, progress=progress)
-        arrays, notes = _as_arrays(found.sampled)
         of = {"of": self.identity, "seed": seed}
-        save_arrays(self.path / "draws.safetensors", arrays, {**notes, **of})
-        self.write_json("assessment.json", {**of, **found.to_dict()})
+        save_arrays(self.path / "draws.safetensors", found.arrays(), of)
+        self.write_json("assessment.json", {**of, "findings": list(found), **found.to_dict()})
         return found
 
     def saved_assessment(self, seed: int) -> Assessment | None:
@@ -223,7 +229,7 @@ class Run:
         own = {"of": self.identity, "seed": seed}
         if any(found.get(name) != value for found in (content, notes) for name, value in own.items()):
             return None
-        return Assessment.from_dict(content, _from_arrays(arrays, notes))
+        return Assessment.restored(content["findings"], content, arrays, self.prepared.space)
 
     @property
     def identity(self) -> str:
@@ -256,23 +262,6 @@ class Run:
         saved = self.read_json("outcome.json", "delete it and go on with --resume")
         seconds, events = saved.pop("seconds"), saved.pop("events")
         return history, tuple(events), Outcome.from_dict(saved), seconds
-
-
-def _as_arrays(sampled: Trace | Resampled) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Draws as an assessment makes them, as arrays and notes."""
-    if isinstance(sampled, Resampled):
-        notes = {"proposals": sampled.proposals, "effective": sampled.effective, "repeated": sampled.repeated}
-        return {"draws": np.ascontiguousarray(sampled.draws)}, {"kind": "independent", **notes}
-    # In C order, which is how they are hashed.
-    parts = {"draws": sampled.draws, "acceptance": sampled.acceptance}
-    arrays = {name: np.ascontiguousarray(part) for name, part in parts.items()}
-    return arrays, {"kind": "chains", "divergences": sampled.divergences, "clipped": sampled.clipped}
-
-
-def _from_arrays(arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> Trace | Resampled:
-    if notes["kind"] == "independent":
-        return Resampled(arrays["draws"], notes["proposals"], notes["effective"], notes["repeated"])
-    return Trace(arrays["draws"], arrays["acceptance"], notes["divergences"], HMC(), notes["clipped"])
 
 
 def _short(value: Any) -> str:

@@ -14,17 +14,19 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from unnorm.data.splits import folds
+from unnorm.data.kinds import count_of, stacked, taken
+from unnorm.data.splits import copies, folds
 from unnorm.energies.reference import Chosen
 from unnorm.errors import require
 from unnorm.estimate import Estimate
-from unnorm.evaluation import energies, log_partition
+from unnorm.evaluation import energies
 from unnorm.files import alone
 from unnorm.progress import progress as progress_bar
-from unnorm.runs.assess import proposal_for, references_of
+from unnorm.runs.assess import log_z_of_model
 from unnorm.runs.build import train
 from unnorm.runs.folder import Run
 from unnorm.runs.prepare import Prepared
+from unnorm.runs.references import references_of
 from unnorm.training.checkpoint import load_arrays, save_arrays
 
 #: Shares of the rows that are left out in turn.
@@ -35,7 +37,7 @@ Share = tuple[np.ndarray, np.ndarray, Estimate]
 
 def _numbers(run: Run) -> np.ndarray:
     """The fold of every training and then every validation row."""
-    kinds = len(np.unique(run.prepared.labels[: len(run.prepared.train)]))
+    kinds = len(np.unique(run.prepared.labels[: run.prepared.sizes[0]]))
     require(
         kinds >= FOLDS,
         f"the training rows form only {kinds} groups, too few to leave some of them out; score rows that were not "
@@ -50,22 +52,21 @@ def _without(run: Run, fold: int) -> tuple[Prepared, np.ndarray]:
     Every fold leaves as many rows as the others, so that they share one compiled program.
     """
     prepared, number = run.prepared, _numbers(run)
-    n = len(prepared.train)
+    n = prepared.sizes[0]
     of_train, of_valid = number[:n], number[n:]
     keep = n - int(np.bincount(of_train, minlength=FOLDS).max())
     keep_valid = max(1, len(of_valid) - int(np.bincount(of_valid, minlength=FOLDS).max()))
-    train_rows = prepared.train[of_train != fold][:keep]
-    valid_rows = prepared.valid[of_valid != fold][:keep_valid]
-    if not len(valid_rows):  # validation rows of one or two groups can lie in one fold
-        tenth = max(1, len(train_rows) // 10)
-        train_rows, valid_rows = train_rows[:-tenth], train_rows[-tenth:]
+    train_rows = taken(prepared.train, np.flatnonzero(of_train != fold)[:keep])
+    valid_rows = taken(prepared.valid, np.flatnonzero(of_valid != fold)[:keep_valid])
+    if not count_of(valid_rows):  # validation rows of one or two groups can lie in one fold
+        tenth = max(1, count_of(train_rows) // 10)
+        train_rows, valid_rows = taken(train_rows, slice(-tenth)), taken(train_rows, slice(-tenth, None))
     return replace(prepared, train=train_rows, valid=valid_rows, together=None), np.flatnonzero(number == fold)
 
 
 def _judged(run: Run, fold: int, chosen: Chosen | None) -> Share:
     """The numbers of the rows of a fold, their unit-coordinate log densities but for log Z, and log Z."""
     rest, rows = _without(run, fold)
-    key = jax.random.fold_in(jax.random.key(run.settings.seed), fold)
     reference = None if chosen is None else chosen.recipe.refit(chosen.density, rest.train)
     fitted = train(run.settings, rest, reference=reference, progress=False)
     require(
@@ -73,10 +74,10 @@ def _judged(run: Run, fold: int, chosen: Chosen | None) -> Share:
         f"the model diverged when it was fitted without share {fold + 1} of the rows, so that those rows cannot be "
         "scored; fit with a smaller --rate",
     )
-    proposal = proposal_for(fitted.model, rest, references_of(rest, seed=run.settings.seed))
-    log_z = log_partition(fitted.model, base=proposal, key=jax.random.fold_in(key, 1))
-    every = np.concatenate([run.prepared.train, run.prepared.valid])
-    return rows, -energies(fitted.model, every[rows]), log_z
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(run.settings.seed), fold), 1)
+    log_z = log_z_of_model(fitted.model, rest, references_of(rest, seed=run.settings.seed), key=key)
+    assert log_z is not None
+    return rows, -energies(fitted.model, taken(stacked((run.prepared.train, run.prepared.valid)), rows)), log_z
 
 
 def log_densities_left_out(
@@ -88,7 +89,7 @@ def log_densities_left_out(
     """
     count = len(run.prepared.labels)
     values, errors, warnings = np.full(count, np.nan), np.full(count, np.nan), []
-    volume = run.prepared.standardiser.log_volume
+    volume = run.prepared.schema.log_volume
     for rows, found, log_z in _shares(run, progress):
         values[rows] = found - log_z.value - volume
         errors[rows] = log_z.stderr
@@ -133,8 +134,10 @@ def _made(run: Run, fold: int, chosen: Chosen | None) -> Share:
     return rows, values, log_z
 
 
-def places_of(run: Run, rows: Float[np.ndarray, "m d"]) -> np.ndarray:
-    """For each row (unit coordinates) the number of the training or validation row that it equals, or -1."""
-    every = np.concatenate([run.prepared.train, run.prepared.valid])
-    known = {row.tobytes(): i for i, row in reversed(list(enumerate(every + np.float32(0.0))))}
-    return np.array([known.get(row.tobytes(), -1) for row in np.asarray(rows, np.float32) + np.float32(0.0)])
+def places_of(run: Run, rows: Any) -> np.ndarray:
+    """For each row (a point) the number of the training or validation row that it equals, or -1."""
+    labels = copies(stacked((run.prepared.train, run.prepared.valid, rows)))
+    n = len(labels) - count_of(rows)
+    first = np.full(int(labels.max()) + 1, -1)
+    first[labels[:n][::-1]] = np.arange(n)[::-1]
+    return first[labels[n:]]

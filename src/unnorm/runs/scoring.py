@@ -5,19 +5,21 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
-from unnorm.data import Table
+from unnorm.data.kinds import count_of
 from unnorm.data.recorded import Decimals
+from unnorm.errors import InputError
 from unnorm.estimate import Estimate
-from unnorm.evaluation import energies, log_partition
-from unnorm.runs.assess import proposal_for
+from unnorm.evaluation import energies
+from unnorm.runs.assess import log_z_of_model
+from unnorm.runs.findings import LogZ
 from unnorm.runs.folder import Run
 from unnorm.runs.left_out import log_densities_left_out, places_of
-from unnorm.runs.prepare import columns_of
 
 #: Takes a remark while one waits.
 Tell = Callable[[str], None]
@@ -49,52 +51,55 @@ class Scores:
         return columns, np.column_stack(parts), (None, None, None, 0, None, 0)
 
 
-def in_unit_coordinates_of(run: Run, table: Table) -> Float[np.ndarray, "n d"]:
-    """The run's columns of a table, by name where it has them, in unit coordinates."""
-    values = columns_of(table, run.settings.columns, table.source)
-    return run.prepared.standardiser.to_unit(values).astype(np.float32)
-
-
 def log_z_of(run: Run, *, seed: int | None = None, tell: Tell | None = None) -> Estimate:
     """log Z from the saved assessment if it is of this model, or computed now."""
     seed = run.settings.seed if seed is None else seed
     saved = run.saved_assessment(seed)
-    if saved is not None:
-        return saved.log_z
+    known = None if saved is None else saved.find(LogZ)
+    if known is not None:
+        return known.estimate
     if tell is not None:
         tell("Estimating log Z ...")
-    proposal = proposal_for(run.model, run.prepared, run.baselines())
-    return log_partition(run.model, base=proposal, key=jax.random.key(seed + 1))
+    require_same_space(run)
+    found = log_z_of_model(run.model, run.prepared, run.baselines(), key=jax.random.key(seed + 1))
+    if found is None:
+        raise InputError(f"nothing here estimates log Z on {run.prepared.space}, so rows have no log density yet")
+    return found
 
 
-def log_densities(
-    run: Run, rows: Float[np.ndarray, "n d"], log_z: Estimate
-) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """The energies of rows (unit coordinates), and log p in the table's own units, by the model itself."""
+def require_same_space(run: Run) -> None:
+    """Refuse to ask a model given conditions for the density of points alone."""
+    if run.model.space != run.prepared.space:
+        names = ", ".join(repr(name) for name in run.prepared.schema.conditions)
+        raise InputError(f"the model of {run.path} is one given {names}, whose log Z differs from row to row")
+
+
+def log_densities(run: Run, rows: Any, log_z: Estimate) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    """The energies of points, and log p in the data's own units, by the model itself."""
     found = energies(run.model, rows)
-    return found, -found - log_z.value - run.prepared.standardiser.log_volume
+    return found, -found - log_z.value - run.prepared.schema.log_volume
 
 
 def scores_of(
     run: Run,
-    rows: Float[np.ndarray, "n d"],
+    rows: Any,
     *,
     seed: int | None = None,
     log_z: Estimate | None = None,
     tell: Tell | None = None,
     progress: bool = True,
 ) -> Scores:
-    """The scores of rows (unit coordinates); those that were fitted are judged by models fitted without them."""
+    """The scores of points; those that were fitted are judged by models fitted without them."""
     log_z = log_z_of(run, seed=seed, tell=tell) if log_z is None else log_z
     found, density = log_densities(run, rows, log_z)
-    error, warnings = np.full(len(rows), log_z.stderr), log_z.warnings
+    error, warnings = np.full(count_of(rows), log_z.stderr), log_z.warnings
     places = places_of(run, rows)
     fitted = places >= 0
     if fitted.any():
         if tell is not None:
             tell(
-                f"{int(fitted.sum())} of {len(rows)} rows were fitted: each is scored by a model fitted without it "
-                f"(kept in {run.path}) ..."
+                f"{int(fitted.sum())} of {count_of(rows)} rows were fitted: each is scored by a model fitted without "
+                f"it (kept in {run.path}) ..."
             )
         values, errors, more = log_densities_left_out(run, progress=progress)
         density[fitted], error[fitted] = values[places[fitted]], errors[places[fitted]]

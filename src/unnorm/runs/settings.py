@@ -5,11 +5,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from unnorm import __version__
-from unnorm.catalogue import MODELS, OBJECTIVES, find, read_options
+from unnorm.catalogue import MODELS, OBJECTIVES, find, read_options, require_works
 from unnorm.errors import require
+from unnorm.noises import Scales
 from unnorm.runs.prepare import Prepared
 
-VERSION = 2
+VERSION = 3
 
 
 class _Frozen(BaseModel):
@@ -45,23 +46,34 @@ class RunSettings(_Frozen):
     group: str | None = None
     test_source: str | None = None
     fingerprint: str
-    columns: tuple[str, ...]
-    decimals: tuple[int | None, ...] = ()
+    kind: str = "table"
+    #: Whether the kind was named, and not recognised.
+    forced: bool = False
+    conditions: tuple[str, ...] = ()
+    #: The way from and to what people wrote: what the kind makes its schema of again.
+    data: dict[str, Any]
+    scales: dict[str, float] | None
     remarks: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    standardiser: dict[str, list[float]]
-    scales: dict[str, float]
     version: int = VERSION
     unnorm: str = __version__
+
+
+def lengths_of(scales: Scales) -> dict[str, float]:
+    """The lengths of scales, without the dimension that the rows have anyway."""
+    return {"bandwidth": scales.bandwidth, "length": scales.length}
 
 
 def settings_of(prepared: Prepared, model: Named, objective: Named, training: Training, seed: int) -> RunSettings:
     """The settings of a new run; names and options are checked here, before anything is written."""
     for entries, named, what in ((MODELS, model, "model"), (OBJECTIVES, objective, "objective")):
         read_options(find(entries, named.name, what), named.options)
-    entry = find(OBJECTIVES, objective.name, "objective")
-    learnt = [one.name for one in MODELS if entry.suits(one)]
+    made, entry = find(MODELS, model.name, "model"), find(OBJECTIVES, objective.name, "objective")
+    space, condition = prepared.space, prepared.schema.condition
+    require_works(MODELS, made, space, condition, "model")
+    learnt = [one.name for one in MODELS if entry.suits(one) and one.works(space)]
     require(model.name in learnt, f"{objective.name} learns only {' or '.join(learnt)} models, not {model.name}")
+    require_works(OBJECTIVES, entry, space, condition, "objective")
     return RunSettings(
         model=model,
         objective=objective,
@@ -71,10 +83,11 @@ def settings_of(prepared: Prepared, model: Named, objective: Named, training: Tr
         group=prepared.group,
         test_source=prepared.test_source,
         fingerprint=prepared.fingerprint,
-        columns=prepared.columns,
-        decimals=prepared.decimals,
+        kind=prepared.kind.name,
+        forced=prepared.forced,
+        conditions=prepared.schema.conditions,
+        data=prepared.schema.to_dict(),
+        scales=None if prepared.scales is None else lengths_of(prepared.scales),
         remarks=prepared.remarks,
         warnings=prepared.warnings,
-        standardiser=prepared.standardiser.to_dict(),
-        scales={"bandwidth": prepared.scales.bandwidth, "length": prepared.scales.length},
     )

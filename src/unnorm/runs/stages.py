@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from unnorm.errors import InputError
 from unnorm.files import alone
 from unnorm.progress import stage
-from unnorm.runs.assess import Assessment
 from unnorm.runs.build import train
+from unnorm.runs.findings import Assessment
 from unnorm.runs.folder import Run
 from unnorm.training import Fit
 

@@ -1,14 +1,15 @@
 """Held-out log-likelihood with its error."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from unnorm.compiling import compiled
 from unnorm.energies import AbstractEnergy
 from unnorm.estimate import Estimate, mean_estimate
-from unnorm.spaces import AbstractArray
+from unnorm.spaces import AbstractArray, Mixed, WithCondition
 
 _energies_of = compiled(lambda model, xs: jax.vmap(model)(xs))
 
@@ -16,16 +17,20 @@ _energies_of = compiled(lambda model, xs: jax.vmap(model)(xs))
 BLOCK = 8192
 
 
-def energies(model: AbstractEnergy, data: Float[np.ndarray | Array, "n ..."]) -> np.ndarray:
-    """E of every row, in blocks."""
-    numbers = model.space.struct().dtype if isinstance(model.space, AbstractArray) else float
-    parts = [_energies_of(model, jnp.asarray(data[i : i + BLOCK], numbers)) for i in range(0, len(data), BLOCK)]
+def energies(model: AbstractEnergy, data: Any) -> np.ndarray:
+    """E of every row, in blocks; rows are an array, or a PyTree of arrays where the model's points are one."""
+    space = model.space
+    if not isinstance(space, Mixed | WithCondition):
+        data = np.asarray(data, space.struct().dtype if isinstance(space, AbstractArray) else float)
+    count = len(jax.tree.leaves(data)[0])
+    blocks = (jax.tree.map(lambda leaf, i=i: jnp.asarray(leaf[i : i + BLOCK]), data) for i in range(0, count, BLOCK))
+    parts = [_energies_of(model, block) for block in blocks]
     return np.concatenate([np.asarray(p, dtype=np.float64) for p in parts])
 
 
 def log_likelihood(
     model: AbstractEnergy,
-    data: Float[np.ndarray | Array, "n ..."],
+    data: Any,
     log_z: Estimate,
     *,
     log_volume: float = 0.0,
@@ -37,6 +42,7 @@ def log_likelihood(
     Jacobian of a standardisation, sum log scale, so that the density is one of the original units. `groups` labels rows
     that belong together and err together (`estimate.mean_estimate`).
     """
-    rows = mean_estimate(-energies(model, data), f"mean over {len(data)} rows, log Z by {log_z.method}", groups)
+    found = -energies(model, data)
+    rows = mean_estimate(found, f"mean over {len(found)} rows, log Z by {log_z.method}", groups)
     total = rows.minus(log_z)
     return Estimate(total.value - log_volume, total.stderr, rows.method, log_z.diagnostics, log_z.warnings)
