@@ -12,6 +12,9 @@ if hasattr(os, "sched_setaffinity") and (worker := os.environ.get("PYTEST_XDIST_
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[int(worker) % len(cores)]})
 
+# An array of fewer axes is never stretched over one of more without a word: such a line is often a mistake.
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
 
 def pytest_collection_modifyitems(items):
     """The longest test goes first, so that at the end no worker waits for it."""

@@ -19,7 +19,6 @@ of its own for every kernel, of far less noise, it came out beside SSM (red wine
 import math
 from collections.abc import Callable
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -27,6 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from matplotlib.figure import Figure
 
 from unnorm.data.uci import UCI_TABLES, UCISplit, uci
 from unnorm.energies import DKEF, AbstractEnergy, GaussianMixture, fit_gaussian, standard_gaussian
@@ -47,6 +47,7 @@ from unnorm.objectives import (
     finalise,
 )
 from unnorm.objectives.score_matching import score_field, value_and_divergence
+from unnorm.plots import COLOURS, grid_lines, panels
 from unnorm.training import fit
 
 GRID = (0.02, 0.04, 0.06, 0.08, 0.10, 0.12, 0.14, 0.16, 0.20, 0.24, 0.28, 0.32, 0.40, 0.48, 0.56, 0.64, 1.28)
@@ -266,33 +267,27 @@ def _claims(series: dict[str, Runs]) -> tuple[Claim, ...]:
     return tuple(claim for table, runs in series.items() for claim in _of_one_table(table, runs))
 
 
-def draw(result: Result, path: Path) -> None:
-    """SM loss above, log-likelihood below; one column for each table, one dot for each seed."""
-    from matplotlib.figure import Figure
-
-    tables = list(result.series["runs"])
-    figure = Figure(figsize=(4 * len(tables), 6), layout="constrained")
-    axes = figure.subplots(2, len(tables), squeeze=False)
-    for j, table in enumerate(tables):
-        for i, name in enumerate((SM_LOSS, LOG_LIKELIHOOD)):
-            axis = axes[i, j]
-            of = {method: np.array([run[i] for run in result.series["runs"][table][method]]) for method in METHODS}
+def draw(result: Result) -> Figure:
+    """Both measures for each table, one dot for each seed."""
+    runs = result.series["runs"]
+    figure, grid = panels(2, len(runs), 4, 3)
+    for column, (table, found) in zip(grid.T, runs.items(), strict=True):
+        for i, (axes, name) in enumerate(zip(column, (SM_LOSS, LOG_LIKELIHOOD), strict=True)):
+            of = {method: np.array([run[i] for run in found[method]]) for method in METHODS}
             far = 5 * float(np.median([np.abs(values).mean() for values in of.values()]))
             for k, (method, values) in enumerate(of.items()):
                 if np.abs(values.mean()) < far:
-                    axis.plot([k] * len(values), values, "o", color=f"C{k}", alpha=0.7)
+                    axes.plot([k] * len(values), values, "o", color=COLOURS[k], alpha=0.7)
                     continue
                 # Beyond the picture: named at the edge, so that the others can be told apart.
-                edge = 0.93 if values.mean() > 0 else 0.04
-                text = f"{method}: {values.mean():.3g}"
-                axis.text(0.97, edge, text, transform=axis.transAxes, ha="right", color=f"C{k}", fontsize=9)
-            axis.set_xticks(range(len(METHODS)), METHODS if i else [""] * len(METHODS), rotation=40, ha="right")
-            axis.grid(axis="y", alpha=0.3)
-            axis.set_title(table if i == 0 else "")
-            axis.set_xlim(-0.5, len(METHODS) - 0.5)
-            axis.margins(y=0.15)
-            axis.set_ylabel(name if j == 0 else "")
-    figure.savefig(path, dpi=150)
+                edge, text = 0.93 if values.mean() > 0 else 0.04, f"{method}: {values.mean():.3g}"
+                axes.text(0.97, edge, text, transform=axes.transAxes, ha="right", color=COLOURS[k])
+            axes.set_xticks(range(len(METHODS)), METHODS if i else [""] * len(METHODS), rotation=40, ha="right")
+            axes.set(title="" if i else table, xlim=(-0.5, len(METHODS) - 0.5))
+            axes.margins(y=0.15)
+            grid_lines(axes, "y")
+            axes.set_ylabel(name if axes in grid[:, 0] else "")
+    return figure
 
 
 EXPERIMENT = Experiment("dkef-uci", run, draw)

@@ -24,7 +24,6 @@ seldom changes a digit into another (the paper's own caution).
 
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -32,6 +31,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
+from matplotlib.figure import Figure
 
 from unnorm import samplers
 from unnorm.compiling import compiled
@@ -45,6 +45,7 @@ from unnorm.networks import MLP
 from unnorm.noises import Gaussian
 from unnorm.noises.base import Level
 from unnorm.objectives import DSM
+from unnorm.plots import INK, MAP, new_figure, picture
 from unnorm.scores import AbstractPlainScore, FromScore, widened
 from unnorm.training import fit
 
@@ -364,37 +365,31 @@ def _claims(rows: dict[str, Row], chains: dict[str, Any], best: str, variances: 
     )
 
 
-def draw(result: Result, file: Path) -> None:
+def draw(result: Result) -> Figure:
     """Maps of variances for some digits, sheets of draws, and the error of the variances by the number of probes."""
-    from matplotlib.figure import Figure
-
     maps, sheets = result.series["maps"], result.series["sheets"]
-    figure = Figure(figsize=(13, 17), layout="constrained")
+    figure = new_figure(13, 17)
     parts: Any = figure.subfigures(2, 1, height_ratios=(1.15, 2))
     above, below = parts
-    panels: Any = above.subplots(SHOWN, len(maps))
     top = float(np.quantile(maps["exact"], 0.995))
-    for column, (name, images) in zip(panels.T, maps.items(), strict=True):
+    for column, (name, images) in zip(above.subplots(SHOWN, len(maps)).T, maps.items(), strict=True):
         column[0].set_title(name, fontsize=8)
-        limits = {"vmin": 0, "vmax": 1, "cmap": "gray"} if name in ("noisy", "mean") else {"vmin": 0, "vmax": top}
+        limits = {"vmin": 0, "vmax": 1} if name in ("noisy", "mean") else {"vmin": 0, "vmax": top, "cmap": MAP}
         for axes, image in zip(column, images, strict=True):
-            axes.imshow(np.asarray(image).reshape(SIDE, SIDE), **limits)
-            axes.set_axis_off()
-    grid: Any = below.subplots(3, 3).T.reshape(-1)
-    places = (0, 3, 4, 5, 6, 7, 8)
-    for place, (name, images) in zip(places, sheets.items(), strict=True):
+            picture(axes, np.reshape(image, (SIDE, SIDE)), **limits)
+    grid = below.subplots(3, 3).T.reshape(-1)
+    for place, (name, images) in zip((0, 3, 4, 5, 6, 7, 8), sheets.items(), strict=True):
         side = int(len(images) ** 0.5)
         tiles = np.asarray(images[: side * side]).reshape(side, side, SIDE, SIDE)
-        grid[place].imshow(tiles.transpose(0, 2, 1, 3).reshape(side * SIDE, -1), cmap="gray", vmin=0, vmax=255)
-        grid[place].set_title(name, fontsize=9)
-        grid[place].set_axis_off()
+        picture(grid[place], tiles.transpose(0, 2, 1, 3).reshape(side * SIDE, -1), vmin=0, vmax=255)
+        grid[place].set_title(name)
     probes, root = result.series["probes"], list(result.series["error"].values())
     grid[1].loglog(probes, root, "o-", label="measured")
-    grid[1].loglog(probes, root[0] * np.sqrt(probes[0] / np.asarray(probes)), "k:", label="1 / sqrt(n)")
+    grid[1].loglog(probes, root[0] * np.sqrt(probes[0] / np.asarray(probes)), ":", color=INK, label="1 / sqrt(n)")
     grid[1].set(xlabel="probes n", title="error of the variances / their size")
-    grid[1].legend(fontsize=8)
+    grid[1].legend()
     grid[2].set_axis_off()
-    figure.savefig(file, dpi=110)
+    return figure
 
 
 EXPERIMENT = Experiment("gibbs-mnist", run, draw)

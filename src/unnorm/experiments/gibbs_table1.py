@@ -31,13 +31,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
+from matplotlib.figure import Figure
 
 from unnorm.compiling import compiled
 from unnorm.estimate import Estimate, mean_estimate
@@ -58,6 +58,7 @@ from unnorm.experiments.gibbs_models import (
 from unnorm.generators import GibbsTransition, PosteriorDraw, generate
 from unnorm.noises import VarianceExploding
 from unnorm.objectives import DSM
+from unnorm.plots import dots, panels
 from unnorm.samplers import AbstractSampler, DenoisingGibbs, FullCovariance, isotropic_covariance, learned_posterior
 from unnorm.scores import conditional_score
 from unnorm.training import fit
@@ -340,22 +341,16 @@ def run(job: Job) -> Result:
     return Result("Denoising Gibbs: MMD^2 to the training set", methods, rows, claims, series, remarks)
 
 
-def draw(result: Result, file: Path) -> None:
+def draw(result: Result) -> Figure:
     """Every tenth point: a row for each data set, a column for each method."""
-    from matplotlib.figure import Figure
-
     methods = list(next(iter(result.series.values())))
-    figure = Figure(figsize=(2.3 * len(methods), 2.4 * len(result.series)), layout="constrained")
-    panels: Any = figure.subplots(len(result.series), len(methods), squeeze=False)
-    for line, (name, drawn) in zip(panels, result.series.items(), strict=True):
+    figure, grid = panels(len(result.series), len(methods), 2.3, 2.4)
+    for line, (name, drawn) in zip(grid, result.series.items(), strict=True):
         for axes, method in zip(line, methods, strict=True):
-            points = np.asarray(drawn[method])
-            axes.plot(points[:, 0], points[:, 1], ".", ms=1.5, alpha=0.6)
-            value = result.row(name).figures[method].value
-            axes.set(xlim=(-2, 2), ylim=(-2, 2), xticks=[], yticks=[], aspect="equal")
-            axes.set_title(f"{method}\n{value:.4f}", fontsize=8)
+            dots(axes, drawn[method], 2)
+            axes.set_title(f"{method}\n{result.row(name).figures[method].value:.4f}", fontsize=8)
         line[0].set_ylabel(name)
-    figure.savefig(file, dpi=150)
+    return figure
 
 
 EXPERIMENT = Experiment("gibbs-table1", run, draw)

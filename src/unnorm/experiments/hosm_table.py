@@ -41,7 +41,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -49,6 +48,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
+from matplotlib.figure import Figure
 
 from unnorm.estimate import Estimate
 from unnorm.experiments.base import Claim, Experiment, Job, Published, Result, Row, exact, over_seeds
@@ -56,6 +56,7 @@ from unnorm.experiments.hosm_targets import best_of_rank, correlated_pairs, logi
 from unnorm.experiments.hosm_times import PRINTED_TIMES, TIMED_RANKS, times
 from unnorm.noises import Gaussian as Noise
 from unnorm.objectives import D2SMVR, DSM, DSMVR, AbstractObjective, DiagonalD2SMVR, JointSecondOrder
+from unnorm.plots import named_rows, panels
 from unnorm.scores import (
     AbstractSecondOrder,
     DiagonalSecondOrder,
@@ -321,39 +322,27 @@ def _judge(rows: tuple[Row, ...], size: Size, job: Job) -> Result:
     return Result("Second-order scores", columns, rows, tuple(claims), series, tuple(remarks))
 
 
-def draw(result: Result, file: Path) -> None:
+def draw(result: Result) -> Figure:
     """Errors of every method at every sigma, and times beside those printed."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 4.5), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    errors = result.series["errors"]
-    places = np.arange(len(errors))
-    columns = list(next(iter(errors.values())))
+    figure, row = panels(1, 2, 5.5, 4.5)
+    left, right = row[0]
+    labels, timed = list(result.series["errors"]), list(result.series["times"])
+    columns = list(result.series["errors"][labels[0]])
     width = 0.8 / len(columns)
     for i, column in enumerate(columns):
-        figures = [result.row(label).figures[column] for label in errors]
-        left.barh(
-            places + (i - (len(columns) - 1) / 2) * width,
-            [f.value for f in figures],
-            width,
-            xerr=[f.stderr for f in figures],
-            label=column,
-        )
-    left.set_yticks(places, list(errors))
-    left.invert_yaxis()
+        found = [result.row(label).figures[column] for label in labels]
+        places = np.arange(len(labels)) + (i - (len(columns) - 1) / 2) * width
+        left.barh(places, [f.value for f in found], width, xerr=[f.stderr for f in found], label=column)
+    named_rows(left, labels)
     left.set_xlabel("squared error of s2, summed over entries")
-    left.legend(frameon=False)
-    labels = list(result.series["times"])
-    ours = [result.row(f"time: {label}") for label in labels]
-    where = np.arange(len(labels))
-    right.bar(where - 0.2, [row.figures["microseconds"].value for row in ours], 0.4, label="here (processor)")
-    right.bar(where + 0.2, [row.published["microseconds"].value for row in ours], 0.4, label="printed (GPU)")
-    right.set_xticks(where, labels, rotation=20)
-    right.set_yscale("log")
-    right.set_ylabel("microseconds for a batch of 10, D = 100")
-    right.legend(frameon=False)
-    figure.savefig(file, dpi=130)
+    rows, places = [result.row(f"time: {label}") for label in timed], np.arange(len(timed))
+    right.bar(places - 0.2, [of.figures["microseconds"].value for of in rows], 0.4, label="here (processor)")
+    right.bar(places + 0.2, [of.published["microseconds"].value for of in rows], 0.4, label="printed (GPU)")
+    right.set_xticks(places, timed, rotation=20)
+    right.set(yscale="log", ylabel="microseconds for a batch of 10, D = 100")
+    for axes in row[0]:
+        axes.legend()
+    return figure
 
 
 EXPERIMENT = Experiment("hosm-table", run, draw)

@@ -23,7 +23,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 import jax
@@ -31,6 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, PRNGKeyArray
+from matplotlib.figure import Figure
 
 from unnorm.data.mnist import mnist
 from unnorm.energies import standard_gaussian
@@ -41,6 +41,7 @@ from unnorm.networks import AbstractDecoder, Autoencoder, GaussianEncoder
 from unnorm.networks.autoencoder import gaussian_autoencoder, implicit_autoencoder, wasserstein_autoencoder
 from unnorm.objectives import ELBO, WAE, AbstractObjective, ImplicitVAE
 from unnorm.objectives.implicit import KernelVAE, KernelWAE, spectral, stein
+from unnorm.plots import DATA, QUIET, named_rows, panels
 from unnorm.scores.kernel import stein_score
 from unnorm.training import Fit, fit
 
@@ -301,29 +302,24 @@ def _file(name: str) -> str:
     return name.lower().replace(", ", "-").replace(" ", "-")
 
 
-def draw(result: Result, file: Path) -> None:
+def draw(result: Result) -> Figure:
     """How far each method is behind the ELBO, and digits drawn from each decoder.
 
     The figures themselves have errors that are nearly the same for all, those of the test digits.
     """
-    from matplotlib.figure import Figure
-
     methods, side = result.series["methods"], result.series["side"]
-    figure = Figure(figsize=(11, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(1, 1.4))
-    names = list(methods)
-    gaps = [methods[name]["behind"] for name in names]
-    places = np.arange(len(names))
-    left.axvline(0, color="0.8", zorder=0)
-    left.errorbar([g["value"] for g in gaps], places, xerr=[2 * g["stderr"] for g in gaps], fmt="o", capsize=3)
-    elbo = methods["ELBO"]["mean"]["value"]
-    left.set(yticks=places, yticklabels=names, xlabel=f"nats behind the ELBO's {elbo:.2f} (2 standard errors)")
-    left.margins(y=0.1)
-    left.invert_yaxis()
-    strips = [np.hstack([np.reshape(p, (side, side)) for p in methods[name]["pictures"]]) for name in names]
+    figure, row = panels(1, 2, 5.5, 4.2, width_ratios=(1, 1.4))
+    left, right = row[0]
+    for place, of in enumerate(methods.values()):
+        left.errorbar(of["behind"]["value"], place, xerr=2 * of["behind"]["stderr"], fmt="o", capsize=3, color=DATA)
+    left.axvline(0, color=QUIET, zorder=0)
+    named_rows(left, list(methods))
+    left.set(xlabel=f"nats behind the ELBO's {methods['ELBO']['mean']['value']:.2f} (2 standard errors)")
+    strips = [np.hstack([np.reshape(p, (side, side)) for p in of["pictures"]]) for of in methods.values()]
     right.imshow(np.vstack(strips), cmap="gray_r")
-    right.set(yticks=side * (places + 0.5), yticklabels=names, xticks=[], title="means of p(x | z), z ~ N(0, I)")
-    figure.savefig(file, dpi=150)
+    right.set(yticks=side * (np.arange(len(methods)) + 0.5), yticklabels=list(methods), xticks=[])
+    right.set(title="means of p(x | z), z ~ N(0, I)")
+    return figure
 
 
 EXPERIMENT = Experiment("implicit-vae", run, draw)

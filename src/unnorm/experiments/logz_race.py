@@ -11,7 +11,6 @@ import math
 import time
 from collections.abc import Callable
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -19,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
+from matplotlib.figure import Figure
 
 from unnorm.data.shapes import Funnel
 from unnorm.energies import AbstractEnergy, AbstractNormalised, FunctionEnergy, MLPEnergy, gaussian, gaussian_mixture
@@ -28,6 +28,7 @@ from unnorm.evaluation import ais, bridge, energies, importance, reverse_ais, sm
 from unnorm.evaluation.partition.annealing import PILOT
 from unnorm.evaluation.partition.smc import SCOUTS
 from unnorm.experiments.base import Claim, Experiment, Job, Result, Row, exact, over_seeds
+from unnorm.plots import COLOURS, INK, grid_lines, panels
 from unnorm.samplers import HMC, Trace, sample
 from unnorm.spaces import Real
 
@@ -244,44 +245,32 @@ def _claims(rows: tuple[Row, ...], found: dict[str, Any]) -> tuple[Claim, ...]:
     )
 
 
-def draw(result: Result, file: Path) -> None:
+def draw(result: Result) -> Figure:
     """Left: each estimate with its stated error, less the truth. Right: error against cost."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11.5, 5), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(1.5, 1))
-    runs, colours = result.series["runs"], ("#666666", "#0072b2", "#56b4e9", "#d55e00", "#009e73", "#cc79a7")
-    shown = 5
-    for t, name in enumerate(TARGETS):
-        for k, (method, colour) in enumerate(zip(METHODS, colours, strict=True)):
-            piece = runs[name][method]
-            count = min(shown, len(piece["values"]))
-            places = t + (k + np.linspace(0.2, 0.8, count)) / (len(METHODS) + 1) - 0.43
-            gaps = np.array(piece["values"][:count]) - piece["truth"]
-            left.errorbar(
-                places, gaps, 1.96 * np.array(piece["errors"][:count]), fmt="o", ms=2.5, lw=1, color=colour,
-                label=method if t == 0 else None,
-            )  # fmt: skip
-    left.axhline(0, color="black", lw=0.8)
+    figure, row = panels(1, 2, 5.75, 5, width_ratios=(1.5, 1))
+    left, right = row[0]
+    runs, shown, marks = result.series["runs"], 5, ("o", "s", "^", "D", "v")
+    for t, (name, mark) in enumerate(zip(TARGETS, marks, strict=True)):
+        for k, (method, colour) in enumerate(zip(METHODS, COLOURS, strict=False)):
+            piece, figures = runs[name][method], result.row(f"{name}: {method}").figures
+            gaps, errors = np.array(piece["values"][:shown]) - piece["truth"], np.array(piece["errors"][:shown])
+            places = t + (k + np.linspace(0.2, 0.8, len(gaps))) / (len(METHODS) + 1) - 0.43
+            label = method if t == 0 else None
+            left.errorbar(places, gaps, 1.96 * errors, fmt="o", ms=2.5, lw=1, color=colour, label=label)
+            at = figures["evaluations"].value, figures["root mean square error"].value
+            right.plot(*at, mark, color=colour, ms=6, mfc="white")
+        right.plot([], [], mark, color=INK, mfc="white", label=name)
+    left.axhline(0, color=INK, lw=0.8)
     left.set_xticks(range(len(TARGETS)), list(TARGETS))
     left.set_yscale("symlog", linthresh=0.05)
-    left.set_yticks([-0.5, -0.1, -0.05, 0, 0.05, 0.1, 0.5], ["-0.5", "-0.1", "-0.05", "0", "0.05", "0.1", "0.5"])
+    gaps = (-0.5, -0.1, -0.05, 0, 0.05, 0.1, 0.5)
+    left.set_yticks(gaps, [f"{gap:g}" for gap in gaps])
     left.set_ylabel("estimate less true log Z (bars: 95%)")
-    marks = ("o", "s", "^", "D", "v")
-    for name, mark in zip(TARGETS, marks, strict=True):
-        for method, colour in zip(METHODS, colours, strict=True):
-            figures = result.row(f"{name}: {method}").figures
-            right.plot(
-                figures["evaluations"].value, figures["root mean square error"].value, mark, color=colour, ms=6,
-                mfc="white",
-            )  # fmt: skip
-    for name, mark in zip(TARGETS, marks, strict=True):
-        right.plot([], [], mark, color="black", mfc="white", label=name)
     right.set(xscale="log", yscale="log", xlabel="energies and gradients evaluated", ylabel="root mean square error")
-    right.grid(alpha=0.25, which="both")
-    right.legend(fontsize=8, frameon=False)
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False, fontsize=9)
-    figure.savefig(file, dpi=150)
+    grid_lines(right)
+    right.legend()
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=6)
+    return figure
 
 
 EXPERIMENT = Experiment("logz-race", run, draw)

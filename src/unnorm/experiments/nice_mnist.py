@@ -28,12 +28,12 @@ stands first; that order stands after it, neighbour by neighbour.
 
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from matplotlib.figure import Figure
 
 from unnorm.data.mnist import mnist
 from unnorm.energies import NICE
@@ -44,6 +44,7 @@ from unnorm.experiments.dkef_uci import parzen_scale, sm_losses
 from unnorm.noises import Gaussian
 from unnorm.objectives import DSM, MLE, SM, SSM, SSMVR, AbstractObjective
 from unnorm.objectives.flow_curvature import FlowApproximateBP, FlowCurvaturePropagation, Kind
+from unnorm.plots import grid_lines, panels
 from unnorm.spaces import Real
 from unnorm.training import constant, cosine, fit
 
@@ -231,26 +232,22 @@ def _printed_order(measured: dict[str, dict[str, np.ndarray]]) -> tuple[Claim, .
     )
 
 
-def draw(result: Result, path: Path) -> None:
+def draw(result: Result) -> Figure:
     """The validation SM loss along the run, and where each method ends in both measures."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    for i, (method, of) in enumerate(result.series["methods"].items()):
-        left.plot(of["steps"], of["curve"], "o-", color=f"C{i}", label=method, markersize=3)
-        right.plot(of["sm"], of["log_likelihood"], "o", color=f"C{i}")
+    figure, row = panels(1, 2, 5, 4.6)
+    left, right = row[0]
+    for method, of in result.series["methods"].items():
+        (line,) = left.plot(of["steps"], of["curve"], "o-", label=method, markersize=3)
+        right.plot(of["sm"], of["log_likelihood"], "o", color=line.get_color())
     # What is released is off by many powers of ten, and the others would be one point beside it.
     left.set_yscale("symlog", linthresh=100)
     right.set_xscale("symlog", linthresh=100)
-    left.set_xlabel("steps")
-    left.set_ylabel("validation SM loss")
-    figure.legend(loc="outside lower center", ncols=5, fontsize=8)
-    right.set_xlabel(SM_LOSS)
-    right.set_ylabel(LOG_LIKELIHOOD)
-    for axis in (left, right):
-        axis.grid(alpha=0.3)
-    figure.savefig(path, dpi=150)
+    left.set(xlabel="steps", ylabel="validation SM loss")
+    right.set(xlabel=SM_LOSS, ylabel=LOG_LIKELIHOOD)
+    figure.legend(loc="outside lower center", ncols=5)
+    for axes in row[0]:
+        grid_lines(axes)
+    return figure
 
 
 EXPERIMENT = Experiment("nice-mnist", run, draw)

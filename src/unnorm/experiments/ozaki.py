@@ -21,17 +21,18 @@ the same printed e Ozaki walks twice as long: Fig. 4.6 (e = 0.01 for both) is do
 
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Float
+from matplotlib.figure import Figure
 
 from unnorm.energies import gaussian, gaussian_mixture
 from unnorm.energies.base import AbstractNormalised
 from unnorm.estimate import Estimate, mean_estimate
 from unnorm.experiments.base import Claim, Experiment, Job, Published, Result, Row, exact
+from unnorm.plots import QUIET, dots, panels
 from unnorm.samplers import AbstractSampler, Langevin, Ozaki, sample
 from unnorm.samplers.diagnostics import ess_mean
 
@@ -331,40 +332,34 @@ def _panel(axes: Any, grid: list[float], found: dict[str, Any], what: str, floor
     axes.set(xscale="log", yscale="log", xlabel="step h")
 
 
-def draw(result: Result, file: Path) -> None:
+def draw(result: Result) -> Figure:
     """For each target: effective draws and excess energy by step, and one chain of each; then Fig. 4.6."""
-    from matplotlib.figure import Figure
-
     found, grid = result.series["targets"], result.series["grid"]
-    figure = Figure(figsize=(12, 2.7 * (len(found) + 1)), layout="constrained")
-    panels: Any = figure.subplots(len(found) + 1, 4)
-    for line, (name, of) in zip(panels, found.items(), strict=False):
-        _panel(line[0], grid, of, "ess", 1.0)
-        _panel(line[1], grid, of, "excess", 1e-3)
-        line[1].axhline(TOLERANCE, color="grey", lw=0.8, ls=":")
+    figure, rows = panels(len(found) + 1, 4, 3, 2.7)
+    for line, (name, of) in zip(rows, found.items(), strict=False):
+        for axes, what, least in ((line[0], "ess", 1.0), (line[1], "excess", 1e-3)):
+            for method, drawn in of.items():
+                # Steps that lost a chain have no point.
+                kept = [(h, max(abs(v), least)) for h, v in zip(grid, drawn[what], strict=True) if v is not None]
+                axes.loglog(*zip(*kept, strict=True), ".-", ms=4, label=method)
+            axes.set(xlabel="step h")
+        line[1].axhline(TOLERANCE, color=QUIET, lw=0.8, ls=":")
         line[0].set_title(f"{name}: effective draws", fontsize=9)
         line[1].set_title("| excess energy |, nats", fontsize=9)
+        limit = 1.05 * max(float(np.abs(drawn["points"]).max()) for drawn in of.values())
         for axes, (method, drawn) in zip(line[2:], of.items(), strict=True):
-            points = np.asarray(drawn["points"])
-            axes.plot(points[:, 0], points[:, 1], ".", ms=1.5, alpha=0.5)
+            dots(axes, drawn["points"], limit)
             axes.set_title(f"one chain of {method}, h = {drawn['step']:.3g}", fontsize=9)
-        _share_limits(line[2:])
-    for axes in panels[-1, 1:]:
-        axes.set_axis_off()
+    last = rows[-1, 0]
     for label, curve in result.series["relaxation"].items():
-        panels[-1, 0].plot(EVERY * np.arange(1, len(curve) + 1), np.maximum(curve, 1e-2), lw=1.2, label=label)
-    panels[-1, 0].set(yscale="log", xlabel="iterations")
-    panels[-1, 0].set_title("two modes (Fig. 4.6): excess energy", fontsize=9)
-    panels[-1, 0].legend(fontsize=7)
-    panels[0, 0].legend(fontsize=8)
-    figure.savefig(file, dpi=130)
-
-
-def _share_limits(pair: Any) -> None:
-    low = [min(axes.get_xlim()[0] for axes in pair), min(axes.get_ylim()[0] for axes in pair)]
-    high = [max(axes.get_xlim()[1] for axes in pair), max(axes.get_ylim()[1] for axes in pair)]
-    for axes in pair:
-        axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+        last.semilogy(EVERY * np.arange(1, len(curve) + 1), np.maximum(curve, 1e-2), lw=1.2, label=label)
+    last.set(xlabel="iterations")
+    last.set_title("two modes (Fig. 4.6): excess energy", fontsize=9)
+    for axes in rows[-1, 1:]:
+        axes.set_axis_off()
+    for axes in (last, rows[0, 0]):
+        axes.legend(fontsize=7)
+    return figure
 
 
 EXPERIMENT = Experiment("ozaki", run, draw)

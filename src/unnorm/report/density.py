@@ -14,7 +14,7 @@ from matplotlib.image import AxesImage
 
 from unnorm.energies import AbstractEnergy
 from unnorm.evaluation import energies
-from unnorm.report.figures import DATA, INK, MAP, MODEL, WIDE, Picture, label_of, new_figure, some_of, styled, unique
+from unnorm.plots import DATA, INK, MAP, MODEL, WIDE, Picture, label_of, new_figure, some_of, styled, unique
 from unnorm.runs import Assessment, Prepared
 
 #: Lattice points along each axis, and points shown of a sample.

@@ -4,8 +4,8 @@ import numpy as np
 
 from unnorm.data.recorded import as_recorded
 from unnorm.evaluation import Marginals, marginals
+from unnorm.plots import Picture
 from unnorm.report import curves
-from unnorm.report.figures import Picture
 from unnorm.report.tables import Row, Table
 from unnorm.report.verdict import plural
 from unnorm.runs import Assessment, Prepared

@@ -22,8 +22,8 @@ from unnorm.catalogue import MODELS, OBJECTIVES, find, read_options
 from unnorm.energies import AbstractEnergy
 from unnorm.estimate import Estimate, Outcome
 from unnorm.files import write_atomically
+from unnorm.plots import Picture
 from unnorm.report import curves, draws
-from unnorm.report.figures import Picture
 from unnorm.report.pairs import density_picture
 from unnorm.report.tables import Row, Table
 from unnorm.report.verdict import PAIRED, gains, judge, plural

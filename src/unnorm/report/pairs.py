@@ -7,8 +7,7 @@ from matplotlib.lines import Line2D
 
 from unnorm.data.recorded import as_recorded
 from unnorm.energies import AbstractEnergy
-from unnorm.report.density import frame_of, log_density, mass_in_words, outside, plane, raw_draws, true_log_density
-from unnorm.report.figures import (
+from unnorm.plots import (
     DATA,
     INK,
     MODEL,
@@ -22,6 +21,7 @@ from unnorm.report.figures import (
     styled,
     unique,
 )
+from unnorm.report.density import frame_of, log_density, mass_in_words, outside, plane, raw_draws, true_log_density
 from unnorm.runs import Assessment, Prepared
 
 #: How many columns are shown against each other, and how many rows of each kind.
