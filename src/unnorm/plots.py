@@ -18,6 +18,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.rcsetup import cycler
 
 from unnorm.files import write_atomically
 
@@ -66,7 +67,7 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 9.5,
     "lines.linewidth": 1.8,
-    "axes.prop_cycle": mpl.rcsetup.cycler("color", COLOURS),
+    "axes.prop_cycle": cycler("color", COLOURS),
     "figure.facecolor": "white",
     "figure.dpi": DPI,
     "savefig.facecolor": "white",

@@ -14,10 +14,11 @@ from unnorm.experiments import (
     cnce_table1,
     denoising,
     dkef_uci,
-    gibbs_mnist,
     gibbs_posterior,
+    gibbs_variances,
     langevin_modes,
     logz_race,
+    logz_targets,
     ozaki,
     references,
     ssm_scaling,
@@ -130,8 +131,8 @@ MADE = {
         {t: dict.fromkeys(("one", "two"), CLOUD) for t in LABELS}, {key: ["one", "two"] for key in LABELS}
     ),
     "logz-race": lambda: result(
-        {"runs": {t: dict.fromkeys(logz_race.METHODS, RACE) for t in logz_race.TARGETS}},
-        {f"{t}: {m}": list(logz_race.COLUMNS) for t in logz_race.TARGETS for m in logz_race.METHODS},
+        {"runs": {t: dict.fromkeys(logz_race.METHODS, RACE) for t in logz_targets.TARGETS}},
+        {f"{t}: {m}": list(logz_race.COLUMNS) for t in logz_targets.TARGETS for m in logz_race.METHODS},
     ),
     "langevin-modes": lambda: result(
         dict.fromkeys("abcdef", CLOUD), {key: [langevin_modes.WEIGHT] for key in "abcde"} | {"f": []}
@@ -147,7 +148,7 @@ MADE = {
     "denoising": lambda: result({name: denoised() for name in LABELS}, {}),
     "gibbs-mnist": lambda: result(
         {
-            "maps": {n: digits(gibbs_mnist.SHOWN, 28) for n in ("noisy", "mean", "exact", "one")},
+            "maps": {n: digits(gibbs_variances.SHOWN, 28) for n in ("noisy", "mean", "exact", "one")},
             "sheets": {name: digits(4, 28) for name in SHEETS},
             "probes": [1, 3],
             "error": {"a": 0.5, "b": 0.3},

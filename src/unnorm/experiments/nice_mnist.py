@@ -38,9 +38,9 @@ from matplotlib.figure import Figure
 from unnorm.data.mnist import mnist
 from unnorm.energies import NICE
 from unnorm.estimate import mean_estimate
-from unnorm.evaluation.likelihoods.likelihood import energies
-from unnorm.experiments.base import Claim, Experiment, Job, Published, Result, Row
-from unnorm.experiments.dkef_uci import parzen_scale, sm_losses
+from unnorm.evaluation import energies
+from unnorm.experiments.base import Claim, Experiment, Job, Published, Result, Row, piece_name
+from unnorm.experiments.score_losses import parzen_scale, sm_losses
 from unnorm.noises import Gaussian
 from unnorm.objectives import DSM, MLE, SM, SSM, SSMVR, AbstractObjective
 from unnorm.objectives.flow_curvature import FlowApproximateBP, FlowCurvaturePropagation, Kind
@@ -139,17 +139,15 @@ def run(job: Job) -> Result:
         "approx BP, as released": FlowApproximateBP(taken_for=Kind.FIRST),
     }
     objectives |= {f"DSM-{sigma:g}": DSM(Gaussian(sigma)) for sigma in (*grid, heuristic)}
-    pieces = job.pieces(
-        {
-            f"{_file(name)}-{rate:g}": partial(_one, data, objective, settings, rate, job.seed)
-            for name, objective in objectives.items()
-            for rate in _rates(job, name)
-        },
-        "flows",
-    )
+    runs = {
+        piece_name(name, rate): partial(_one, data, objective, settings, rate, job.seed)
+        for name, objective in objectives.items()
+        for rate in _rates(job, name)
+    }
+    pieces = job.pieces(runs, "flows")
     # Each method at the rate that does best on the validation rows.
     found = {
-        name: min((pieces[f"{_file(name)}-{rate:g}"] for rate in _rates(job, name)), key=lambda piece: piece["valid"])
+        name: min((pieces[piece_name(name, rate)] for rate in _rates(job, name)), key=lambda piece: piece["valid"])
         for name in objectives
     }
     best = min((f"DSM-{sigma:g}" for sigma in grid), key=lambda name: found[name]["valid"])
@@ -183,10 +181,6 @@ def run(job: Job) -> Result:
             f"{settings['steps']} steps; the source: 28 x 28, 4 x 1000, 42,200 steps.",
         ),
     )
-
-
-def _file(name: str) -> str:
-    return name.replace(", ", "-").replace(" ", "-")
 
 
 def _better(a: str, b: str, gaps: np.ndarray, what: str) -> Claim:
