@@ -38,3 +38,15 @@ def long_runs_are_optimised(request, programs_are_let_go):
         jax.config.update("jax_disable_most_optimizations", False)
     yield
     jax.config.update("jax_disable_most_optimizations", short)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def axes_are_spelt_out(request):
+    """In unit tests no array is stretched over one of more axes without a word: such a line is often a mistake.
+
+    Laws are formulas, and read better with n x d minus d.
+    """
+    before = jax.config.values["jax_numpy_rank_promotion"]
+    jax.config.update("jax_numpy_rank_promotion", "raise" if request.path.parent.name == "unit" else before)
+    yield
+    jax.config.update("jax_numpy_rank_promotion", before)

@@ -1,7 +1,7 @@
 """The pages of the reference, one for each package: a table of its public names, then each with its arguments.
 
-MkDocs calls this file (`hooks` in mkdocs.yml), and Griffe, which reads the sources, takes `Doctests` from it. Nothing of
-the library is imported but the names of its packages.
+MkDocs calls this file (`hooks` in mkdocs.yml), and Griffe, which reads the sources, takes `Doctests` from it. The
+library is read and not imported.
 """
 
 import ast

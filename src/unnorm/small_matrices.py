@@ -56,7 +56,7 @@ def _backwards(lower: Square, b: Sides) -> Sides:
         i = len(b) - 1 - done
         found = x[i] / diagonal[i]
         # Row i of L is column i of L': read where it lies in memory.
-        return (x - _along(_row(below, i), x) * found).at[i].set(found)
+        return (x - _along(_row(below, i), x) * found[None]).at[i].set(found)
 
     return jax.lax.fori_loop(0, len(b), step, b)
 

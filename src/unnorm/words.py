@@ -46,7 +46,7 @@ def model_words(model: Any) -> str:
 
     >>> import unnorm as un
     >>> model_words(un.energies.tilt(un.energies.standard_gaussian(2), width=8, depth=1, key=jax.random.key(0)))
-    'Tilted on Real((2,)): Gaussian (fixed, 6 numbers), MLP 2-8-1 (33 learnt)'
+    'Tilted on Real((2,)): GaussianDensity (fixed, 6 numbers), MLP 2-8-1 (33 learnt)'
     """
     learnt = trainable(model)
     told = [words for name, value in _fields(model) for words in _parts(name, value, getattr(learnt, name))]

@@ -18,14 +18,20 @@ from unnorm.estimate import Estimate
 from unnorm.evaluation import energies
 from unnorm.experiments import (
     denoising,
+    gibbs_chains,
+    gibbs_digits,
     gibbs_mnist,
     gibbs_models,
     gibbs_posterior,
     gibbs_table1,
+    gibbs_variances,
+    hosm_errors,
     hosm_table,
+    implicit_training,
     implicit_vae,
     langevin_modes,
     logz_race,
+    logz_targets,
     nice_mnist,
     ozaki,
 )
@@ -71,10 +77,10 @@ def test_pixels_as_logits_and_a_flow_that_is_a_gaussian(monkeypatch):
 @figure_of("implicit-vae")
 def test_the_evidence_of_a_linear_decoder():
     """log p(x) is that of N(0, L L' + s^2 I); a code whose posterior is the prior is not used."""
-    loading = np.random.default_rng(0).normal(size=(3, implicit_vae.LATENT)) / 2
+    loading = np.random.default_rng(0).normal(size=(3, implicit_training.LATENT)) / 2
     xs = np.random.default_rng(1).normal(size=(12, 3)) @ np.diag([1.0, 2.0, 0.5])
     decoder = GaussianDecoder(lambda z: jnp.asarray(loading, float) @ z, 0.8)
-    size = replace(implicit_vae.QUICK, chains=64, levels=30)
+    size = replace(implicit_training.QUICK, chains=64, levels=30)
     found = implicit_vae._evidences(decoder, xs.astype(np.float32), size, jax.random.key(0))
     right, narrow = (
         multivariate_normal(np.zeros(3), loading @ loading.T + s * np.eye(3)).logpdf(xs) for s in (0.64, 0.4)
@@ -95,7 +101,7 @@ def test_the_evidence_of_a_linear_decoder():
     assert implicit_vae._behind(pieces[:1], pieces[1:]).value == pytest.approx(-2.0)
 
 
-TINY = replace(hosm_table.QUICK, points=100)
+TINY = replace(hosm_errors.QUICK, points=100)
 
 
 @figure_of("hosm-table")
@@ -113,11 +119,11 @@ def test_the_best_second_order_score_of_its_rank_leaves_what_the_closed_form_say
         score, lambda x: jnp.asarray(alpha, float), lambda x: jnp.asarray(beta.ravel(), float), rank
     )
     monkeypatch.setattr(
-        hosm_table, "_train", lambda model, *_: best if isinstance(model, LowRankSecondOrder) else score
+        hosm_errors, "trained", lambda model, *_: best if isinstance(model, LowRankSecondOrder) else score
     )
-    assert hosm_table._normal(rank, 0.05, TINY, 0) == pytest.approx(best_of_rank(rank, TINY.pairs), rel=1e-4)
+    assert hosm_errors.error_on_normal(rank, 0.05, TINY, 0) == pytest.approx(best_of_rank(rank, TINY.pairs), rel=1e-4)
     # The exact score has the exact derivative.
-    assert hosm_table._normal("DSM", 0.05, TINY, 0) < 1e-6
+    assert hosm_errors.error_on_normal("DSM", 0.05, TINY, 0) < 1e-6
 
 
 @figure_of("hosm-table")
@@ -203,10 +209,10 @@ def test_the_exact_energy_is_that_of_the_rows_with_noise(name):
 
 @figure_of("gibbs-table1")
 def test_a_figure_of_chains_is_their_mean_and_the_floor_has_the_error_of_the_null():
-    pieces = [{"full": {"values": [1.0, 3.0], "clipped": 0.2}, gibbs_table1.FLOOR: {"values": [0.1], "null": 0.3}}]
+    pieces = [{"full": {"values": [1.0, 3.0], "clipped": 0.2}, gibbs_chains.FLOOR: {"values": [0.1], "null": 0.3}}]
     figure = gibbs_table1._figure(pieces, "full")
     assert (figure.value, figure.stderr) == pytest.approx((2.0, 1.0))
-    assert gibbs_table1._figure(pieces * 4, gibbs_table1.FLOOR).stderr == pytest.approx(0.15)
+    assert gibbs_table1._figure(pieces * 4, gibbs_chains.FLOOR).stderr == pytest.approx(0.15)
     # Of several networks the spread of their means counts, not that of the chains.
     assert gibbs_table1._figure(pieces * 4, "full").stderr == 0
 
@@ -216,12 +222,12 @@ def test_the_targets_of_the_race_have_their_log_z():
     """By the rule on a grid of another step and width; a banana's without its scale is off by log 0.4."""
     axis, step = np.linspace(-14, 14, 1201, retstep=True)
     grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2).astype(np.float32)
-    for name, part in zip(logz_race.TARGETS, logz_race._parts(), strict=True):
+    for name, part in zip(logz_targets.TARGETS, logz_targets.all_parts(), strict=True):
         if name != "funnel":
             found = math.log(np.exp(-energies(part, grid).astype(np.float64)).sum() * step**2)
-            assert abs(found - logz_race._truth(name)) < 1e-4
-    assert logz_race._truth("funnel") == 0.0
-    assert abs(logz_race._truth("banana") - math.log(2 * math.pi)) > 0.9
+            assert abs(found - logz_targets.true_log_z(name)) < 1e-4
+    assert logz_targets.true_log_z("funnel") == 0.0
+    assert abs(logz_targets.true_log_z("banana") - math.log(2 * math.pi)) > 0.9
     piece = logz_race._race("banana", "importance sampling", 8, 0)
     values, errors = np.array(piece["values"]), np.array(piece["errors"])
     assert holds((values - piece["truth"]) / errors, 0.0) and np.all(errors < 0.05)
@@ -310,7 +316,7 @@ def test_the_estimate_of_variances_has_the_error_that_theory_gives_it():
     model = jax.tree.map(lambda leaf: 6 * leaf if isinstance(leaf, jax.Array) else leaf, model)
     held = np.random.default_rng(0).uniform(size=(400, 6)).astype(np.float32)
     size = replace(gibbs_mnist.QUICK, counted=(1, 4), points=400, rows=400)
-    piece = gibbs_mnist._variances(model, {"held": held}, size, 0)
+    piece = gibbs_variances.measured_variances(model, {"held": held}, size, 0)
     one, four = (piece["counts"][count] for count in ("1", "4"))
     for found in (one, four):
         assert within(found["against theory"], 1.0) and found["against theory"]["stderr"] < 0.1
@@ -324,13 +330,13 @@ def test_the_estimate_of_variances_has_the_error_that_theory_gives_it():
 
 @figure_of("gibbs-mnist")
 def test_shares_and_influences_of_points():
-    share = gibbs_mnist._share(np.array([1.0, 2.0, 3.0]), np.array([4.0, 4.0, 4.0]))
+    share = gibbs_variances.share_explained(np.array([1.0, 2.0, 3.0]), np.array([4.0, 4.0, 4.0]))
     assert share.value == pytest.approx(0.5) and share.stderr == pytest.approx(1 / (math.sqrt(3) * 4))
     rng = np.random.default_rng(0)
     points, reference = rng.normal(size=(40, 3)), rng.normal(size=(50, 3)) + 0.5
-    own, other = gibbs_mnist._influence(points, reference)
+    own, other = gibbs_digits.influence(points, reference)
     # In the mean they are 2 (E k(x, x') - E k(x, y)) and -2 E k(x, y), by the sum of five kernels.
-    widths = np.array(gibbs_mnist._bandwidths(reference))
+    widths = np.array(gibbs_digits.bandwidths_of(reference))
 
     def kernel(a, b):
         squared = np.sum((a[:, None] - b) ** 2, axis=-1)[..., None]

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unnorm.evaluation import mmd
-from unnorm.experiments.gibbs_table1 import WIDTHS, bandwidths, discrepancies, mean_square
+from unnorm.experiments.gibbs_chains import WIDTHS, bandwidths, discrepancies, mean_square
 
 
 def test_the_discrepancy_of_a_chain_is_that_of_the_library():

@@ -14,7 +14,7 @@ from scipy.spatial.distance import pdist
 
 from unnorm.energies import (
     AbstractEnergy,
-    Gaussian,
+    GaussianDensity,
     GaussianMixture,
     Shifted,
     gaussian,
@@ -98,7 +98,7 @@ def test_noise_like_the_data_has_a_known_loss(batches):
 class Quadratic(AbstractEnergy):
     """|P'(x - mean)|^2 / 2 without its constant."""
 
-    gaussian: Gaussian
+    gaussian: GaussianDensity
     space: Real = eqx.field(static=True, default=Real((2,)))
 
     def __call__(self, x):

@@ -12,7 +12,7 @@ from harness import breaks, holds
 
 import unnorm as un
 from unnorm.energies import gaussian
-from unnorm.experiments.ozaki import CUT, effective_draws
+from unnorm.experiments.ozaki_targets import CUT, effective_draws
 from unnorm.samplers import Langevin, Ozaki
 
 #: Chosen so that no rho_s lies near the cut: a chain then stops at the lag at which the formula does.

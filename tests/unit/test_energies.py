@@ -12,7 +12,6 @@ from scipy.stats import multivariate_normal
 
 from unnorm.energies import (
     FunctionEnergy,
-    Gaussian,
     MLPEnergy,
     NeuralEnergy,
     ResNetEnergy,
@@ -419,7 +418,7 @@ def test_a_function_energy_of_anything_but_a_function_and_a_space_is_refused(mak
 def test_packed_factors_make_every_gaussian_proper():
     """Any numbers in the packed factor give a positive definite covariance: what a gradient step may do is allowed."""
     raw = jax.random.normal(jax.random.key(11), (50, 3, 3)) * 2
-    smallest = jax.vmap(lambda f: jnp.linalg.eigvalsh(Gaussian(jnp.zeros(3), f).covariance)[0])(raw)
+    smallest = jax.vmap(lambda f: jnp.linalg.eigvalsh(GaussianDensity(jnp.zeros(3), f).covariance)[0])(raw)
     assert np.all(np.asarray(smallest) > 0)
     # Negative control: the same numbers used unpacked would not all be factors of a proper precision.
     assert np.any(np.asarray(jax.vmap(lambda f: jnp.linalg.eigvalsh(f + f.T)[0])(raw)) < 0)

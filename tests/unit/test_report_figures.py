@@ -13,9 +13,9 @@ from unnorm.data.tabular import TableKind, TableSchema
 from unnorm.energies import FunctionEnergy, fit_gaussian
 from unnorm.estimate import Estimate, Outcome, OutcomeCode
 from unnorm.noises import scales_of
+from unnorm.plots import Picture, new_figure, unique
 from unnorm.report.curves import learning, roll_backs
 from unnorm.report.density import Surface
-from unnorm.report.figures import Picture, new_figure, unique
 from unnorm.report.pairs import density_picture, farthest_columns
 from unnorm.runs import Assessment, Prepared
 from unnorm.runs.findings import Chains, LogZ

@@ -124,7 +124,7 @@ SENTENCES = {
     ),
     "SGLD on what is no sum": (
         lambda: draw(LINE, SGLD(0.1, 4)),
-        "SGLD needs a sum over rows (samplers.SumOverRows), not Gaussian; use samplers.Langevin there",
+        "SGLD needs a sum over rows (samplers.SumOverRows), not GaussianDensity; use samplers.Langevin there",
     ),
     "SGLD on a discrete space": (
         lambda: draw(SumOverRows(COINS, lambda x, row: jnp.sum(x), jnp.zeros((3, 2))), SGLD(0.1, 4)),

@@ -30,7 +30,7 @@ def reproduce_command(name: str, scale: Scale, out: Path | None, seed: int, as_j
     with alone(job.folder / ".lock", job.folder):
         result = experiment.run(job)
     picture = job.folder / f"{name}.png"
-    experiment.draw(result, picture)
+    experiment.picture(result, picture)
     content = {
         "experiment": name, "scale": scale, "seed": seed, **result.to_dict(), "picture": str(picture),
         "seconds": time.monotonic() - began,

@@ -263,7 +263,7 @@ def _stacked_weights(logs: Float[Array, "m parts"], steps: int) -> Float[Array, 
     """EM for the weights alone: w_i <- mean over rows of w_i p_i / sum_j w_j p_j."""
 
     def climb(_, log_w):
-        shares = jax.nn.log_softmax(logs + log_w, axis=1)
+        shares = jax.nn.log_softmax(logs + log_w[None], axis=1)
         return jax.nn.logsumexp(shares, axis=0) - jnp.log(len(logs))
 
     start = jnp.full(logs.shape[1], -jnp.log(logs.shape[1]))

@@ -31,7 +31,7 @@ def fit_gaussian(data: Any, ridge: float = 1e-6) -> GaussianDensity:
 
 def moment_gaussian(data: Float[Array, "n d"], widen: float = 1.0, ridge: float = 1e-6) -> GaussianDensity:
     """The Gaussian with the data's mean and `widen` times its standard deviations, inside compiled code too."""
-    offset = data - data.mean(0)
+    offset = data - data.mean(0, keepdims=True)
     covariance = widen**2 * offset.T @ offset / len(data)
     covariance = covariance + ridge * jnp.trace(covariance) / len(covariance) * jnp.eye(len(covariance))
     return GaussianDensity(data.mean(0), _packed(covariance))
@@ -51,7 +51,7 @@ def _spread_seeds(data: Array, k: int, key: PRNGKeyArray) -> Array:
 
     def pick(carry, key):
         nearest, latest = carry
-        nearest = jnp.minimum(nearest, jnp.sum((data - latest) ** 2, 1))
+        nearest = jnp.minimum(nearest, jnp.sum((data - latest[None]) ** 2, 1))
         chosen = data[jax.random.categorical(key, jnp.log(nearest + 1e-30))]
         return (nearest, chosen), chosen
 
@@ -82,10 +82,10 @@ class Covariance(NamedTuple):
 
     def of(self, covariances: Float[Array, "k d d"], weights: Float[Array, " k"]) -> Float[Array, "k d d"]:
         """The covariances EM found, for components of these weights, in the form wanted."""
-        unit = jnp.eye(covariances.shape[-1], dtype=covariances.dtype)
+        unit = jnp.eye(covariances.shape[-1], dtype=covariances.dtype)[None]
         diagonal = covariances * unit
-        spherical = jnp.trace(covariances, axis1=1, axis2=2)[:, None, None] / len(unit) * unit
-        tied = jnp.einsum("k,kij->ij", weights / weights.sum(), covariances)
+        spherical = jnp.trace(covariances, axis1=1, axis2=2)[:, None, None] / unit.shape[-1] * unit
+        tied = jnp.einsum("k,kij->ij", weights / weights.sum(), covariances)[None]
         return self.full * covariances + self.diagonal * diagonal + self.spherical * spherical + self.tied * tied
 
 
@@ -121,7 +121,7 @@ def _pass(mixture: GaussianMixture, rows: Float[Array, "blocks block d"], real: 
         total = jax.nn.logsumexp(parts, axis=1)
         shares = jnp.exp(parts - total[:, None]) * counted[:, None]
         # About the means rather than about 0: the difference of large squares would lose a narrow component.
-        offsets = points[:, None] - mixture.means
+        offsets = points[:, None] - mixture.means[None]
         weighted = shares[:, :, None] * offsets
         found = _Sums(
             jnp.sum(total * counted),

@@ -68,7 +68,7 @@ class GaussianDensity(AbstractNormalised):
     def samples(self, n: int, *, key: PRNGKeyArray) -> Float[Array, "n d"]:
         """n independent draws, along a leading axis: those of `sample`, by one inverse and one product for all."""
         white = jax.vmap(lambda k: jax.random.normal(k, self.mean.shape, self.mean.dtype))(jax.random.split(key, n))
-        return self.mean + white @ inverse_lower(unpack_factor(self.factor))
+        return self.mean[None] + white @ inverse_lower(unpack_factor(self.factor))
 
     @property
     def covariance(self) -> Float[Array, "d d"]:

@@ -123,7 +123,7 @@ class KDE(AbstractNormalised):
 
         def part(inputs):
             block, rows = inputs
-            same = jnp.all(rows == x, axis=1)
+            same = jnp.all(rows == x[None], axis=1)
             return jax.nn.logsumexp(jnp.where(same, -1e30, point @ block)), jnp.sum(same)
 
         parts, copies = jax.lax.map(part, (self.blocks, rows.reshape(count, block, d)))

@@ -2,25 +2,30 @@
 
 Each experiment is a module `unnorm.experiments.NAME` with one value `EXPERIMENT`. Its `run` does the work in pieces
 (one seed, one method): each is a JSON file of the output folder the moment it is done, so that an interrupted
-experiment goes on where it stopped. Its `draw` makes the picture from the result alone, so the numbers of the picture
+experiment goes on where it stopped. Its `draw` makes the figure from the result alone, so the numbers of the picture
 are in the result.
 """
 
 import inspect
+import itertools
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from unnorm import __version__
 from unnorm.errors import InputError, require
 from unnorm.estimate import Estimate
 from unnorm.experiments.sources import digest
 from unnorm.files import write_atomically
+from unnorm.plots import png, styled
 from unnorm.progress import progress as progress_bar
 
 Scale = Literal["quick", "paper"]
@@ -129,6 +134,13 @@ class Job:
                 advance(1, name)
         return found
 
+    def over(self, label: str, compute: Callable[..., Any], *axes: Iterable[Any]) -> dict[Any, Any]:
+        """compute(a, b, ...) for every combination, each a piece; found by (a, b, ...), or by a where it is alone."""
+        places: list[tuple[Any, ...]] = list(itertools.product(*axes))
+        found = self.pieces({piece_name(*at): partial(compute, *at) for at in places}, label)
+        keys = places if len(axes) > 1 else [at for (at,) in places]
+        return dict(zip(keys, found.values(), strict=True))
+
     def open(self, name: str, code: str = "") -> None:
         """Make the folder, or refuse one that belongs to another experiment, to other settings or to other code.
 
@@ -163,16 +175,34 @@ class Job:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A name, what it shows, how it is run and how it is drawn (into a PNG file)."""
+    """A name, what it shows, how it is run and how its result is drawn."""
 
     name: str
     run: Callable[[Job], Result]
-    draw: Callable[[Result, Path], None]
+    draw: Callable[[Result], Figure]
+
+    def picture(self, result: Result, file: Path) -> None:
+        """The figure, in the house style, as a PNG file."""
+        write_atomically(file, png(styled(self.draw)(result)))
 
     @property
     def code(self) -> str:
         """A digest of the module's source, of what it imports from its siblings, and of the release."""
         return digest(Path(inspect.getfile(self.run)), Path(__file__).parent, "unnorm.experiments", __version__)
+
+
+def piece_name(*parts: Any) -> str:
+    """The file that keeps what was computed for these.
+
+    >>> piece_name("VAE, SSM", 0.25, 3)
+    'VAE-SSM-0.25-3'
+    """
+    return re.sub(r"[^\w.+=]+", "-", "-".join(f"{part:g}" if isinstance(part, float) else str(part) for part in parts))
+
+
+def ahead(sentence: str, gap: Estimate, errors: float = 2.0) -> Claim:
+    """Holds where the gap is above zero by so many of its standard errors; `{}` in the sentence is the gap."""
+    return Claim(sentence.format(gap.number()), gap.value > errors * gap.stderr)
 
 
 def over_seeds(values: Sequence[float], method: str = "mean over seeds") -> Estimate:

@@ -8,18 +8,19 @@ steps. Denoising learns the noisy density, whose weights are the same.
 """
 
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from matplotlib.figure import Figure
 
 from unnorm.energies import gaussian_mixture
 from unnorm.experiments.base import Claim, Experiment, Job, Result, Row, over_seeds
 from unnorm.noises import Gaussian, Jumps, MomentGaussian
 from unnorm.objectives import CNCE, DSM, NCE, SM, SSM, AbstractObjective, EnergyDiscrepancy
+from unnorm.plots import QUIET, panels
 from unnorm.training import cosine, fit_repeats
 
 WEIGHT = 0.3
@@ -99,21 +100,19 @@ def run(job: Job) -> Result:
     return Result("Error of a mixture's weight against the distance of its modes", columns, rows, claims, series)
 
 
-def draw(result: Result, file: Path) -> None:
+def draw(result: Result) -> Figure:
     """One line for each objective."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8.5, 4), layout="constrained")
-    axes = figure.subplots()
+    figure, panel = panels(1, 1, 8.5, 4)
+    axes = panel[0, 0]
     for name in OBJECTIVES:
         values = np.asarray(result.series[name])
         style = "--" if name in LOCAL else "-"
         axes.errorbar(result.series["distance"], values[:, 0], values[:, 1], ls=style, marker="o", ms=3, label=name)
-    axes.axhline(0.2, color="0.7", lw=0.8)
-    axes.text(DISTANCES[0], 0.203, "weight left at its start", fontsize=8, color="0.4")
+    axes.axhline(0.2, color=QUIET, lw=0.8)
+    axes.text(DISTANCES[0], 0.203, "weight left at its start", color=QUIET)
     axes.set(xlabel="distance of the modes in standard deviations", ylabel="error of the weight", ylim=(0, None))
-    figure.legend(frameon=False, fontsize=8, loc="outside right center")
-    figure.savefig(file, dpi=150)
+    figure.legend(loc="outside right center")
+    return figure
 
 
 EXPERIMENT = Experiment("blindness", run, draw)

@@ -7,12 +7,12 @@ the error given is that over seeds.
 """
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from matplotlib.figure import Figure
 
 from unnorm.data import load
 from unnorm.energies import MLPEnergy
@@ -20,6 +20,7 @@ from unnorm.evaluation import energies
 from unnorm.experiments.base import Claim, Experiment, Job, Result, Row, exact, over_seeds
 from unnorm.noises import Gaussian, Jumps
 from unnorm.objectives import CNCE
+from unnorm.plots import DATA, MODEL, panels
 from unnorm.training import fit
 
 WEIGHTS = (0.5, 0.8)
@@ -101,21 +102,19 @@ def run(job: Job) -> Result:
     )
 
 
-def draw(result: Result, file: Path) -> None:
+def draw(result: Result) -> Figure:
     """The learnt density summed over y, beside the truth."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 3.2), layout="constrained")
     xs = np.asarray(result.series["x"])
-    for axes, weight in zip(figure.subplots(1, len(WEIGHTS), sharey=True), WEIGHTS, strict=True):
+    figure, row = panels(1, len(WEIGHTS), 4.5, 3.2, sharey=True)
+    for axes, weight in zip(row[0], WEIGHTS, strict=True):
         bumps = [w * np.exp(-0.5 * ((xs - m) / 0.3) ** 2) for w, m in ((weight, -1.5), (1 - weight, 1.5))]
         axes.fill_between(xs, sum(bumps) / (0.3 * np.sqrt(2 * np.pi)), color="0.85", label="truth")
-        for noise, colour in (("local", "tab:red"), ("mix", "tab:blue")):
+        for noise, colour in (("local", MODEL), ("mix", DATA)):
             for i, line in enumerate(result.series[f"{noise}, {weight:g}"]):
                 axes.plot(xs, line, color=colour, lw=1.2, label=f"CNCE {noise}" if i == 0 else None)
         axes.set(title=f"weights {weight:g} and {1 - weight:g}", xlabel="first coordinate")
-        axes.legend(frameon=False)
-    figure.savefig(file, dpi=150)
+        axes.legend()
+    return figure
 
 
 EXPERIMENT = Experiment("cnce-figure1", run, draw)

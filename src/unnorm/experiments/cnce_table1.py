@@ -17,11 +17,11 @@ Draws of the truth do not show what mass a model has elsewhere, so these two are
 import math
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from matplotlib.figure import Figure
 
 from unnorm.data import Problem, load
 from unnorm.energies import (
@@ -43,6 +43,7 @@ from unnorm.experiments.base import Claim, Experiment, Job, Published, Result, R
 from unnorm.networks.wells import Wells
 from unnorm.noises import FittedKDE, Gaussian, GlobalJumps, Jumps, MomentGaussian, scales_of
 from unnorm.objectives import CNCE, NCE, AbstractObjective, TiltNCE
+from unnorm.plots import QUIET, named_rows, panels
 from unnorm.training import fit
 
 COLUMNS = ("Ratio", "NLL", "MSE")
@@ -202,29 +203,24 @@ def run(job: Job) -> Result:
     return Result("The 20-D mixture of 40 components", COLUMNS, rows, claims, series, tuple(remarks))
 
 
-def draw(result: Result, file: Path) -> None:
+def draw(result: Result) -> Figure:
     """NLL of every row, ours and the published one."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 3.6), layout="constrained")
-    axes = figure.subplots()
-    places = np.arange(len(METHODS))
+    figure, panel = panels(1, 1, 8, 3.6)
+    axes = panel[0, 0]
     values = np.array([result.series[m]["NLL"] for m in METHODS])
-    axes.plot(np.minimum(values, EDGE), places, "o", label="here")
+    axes.plot(np.minimum(values, EDGE), np.arange(len(METHODS)), "o", label="here")
     # Those that do not normalise would leave the others no room: they stand at the edge, with their number.
-    for place in places[values > EDGE]:
-        axes.annotate(
-            f"{values[place]:.0f} →", (EDGE, place), (-8, 0), textcoords="offset points", ha="right", va="center"
-        )
-    printed = [(PRINTED[m][1], i) for i, m in enumerate(METHODS) if m in PRINTED]
-    axes.errorbar(
-        [p[0] for p, _ in printed], [i + 0.15 for _, i in printed], xerr=[p[1] for p, _ in printed], fmt="s",
-        color="0.5", label="published",
-    )  # fmt: skip
-    axes.set(yticks=places, yticklabels=METHODS, xlabel="negative log-likelihood, nats per row (lower is better)")
-    axes.invert_yaxis()
-    axes.legend(frameon=False)
-    figure.savefig(file, dpi=150)
+    for place in np.flatnonzero(values > EDGE):
+        told = f"{values[place]:.0f} →"
+        axes.annotate(told, (EDGE, place), (-8, 0), textcoords="offset points", ha="right", va="center")
+    for i, method in enumerate(m for m in METHODS if m in PRINTED):
+        value, error = PRINTED[method][1]
+        place, label = METHODS.index(method) + 0.15, "published" if i == 0 else None
+        axes.errorbar(value, place, xerr=error, fmt="s", color=QUIET, label=label)
+    named_rows(axes, METHODS)
+    axes.set(xlabel="negative log-likelihood, nats per row (lower is better)")
+    axes.legend()
+    return figure
 
 
 EXPERIMENT = Experiment("cnce-table1", run, draw)

@@ -13,17 +13,18 @@ the errors e = x - mean of held-out digits:
 
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+from matplotlib.figure import Figure
 
 from unnorm.data.mnist import mnist
 from unnorm.estimate import Estimate, mean_estimate
 from unnorm.experiments.base import Claim, Experiment, Job, Result, Row, exact
 from unnorm.noises import Gaussian
 from unnorm.objectives import D2SMVR, DSM, AbstractObjective, JointSecondOrder
+from unnorm.plots import MAP, new_figure, picture
 from unnorm.scores import AbstractScore, low_rank_mlp
 from unnorm.tasks import Denoised, denoise
 from unnorm.training import fit
@@ -149,32 +150,29 @@ def run(job: Job) -> Result:
     return Result(title, COLUMNS, (*rows, even), tuple(claims), series, remarks)
 
 
-def draw(result: Result, file: Path) -> None:
+def draw(result: Result) -> Figure:
     """Clean, noisy, mean, variances, leading directions, and the mean moved two deviations along the first."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12, 2 + 2 * SHOWN), layout="constrained")
+    figure = new_figure(12, 2 + 2 * SHOWN)
     parts: Any = figure.subfigures(len(result.series), 1)
     for part, (name, drawn) in zip(parts, result.series.items(), strict=True):
-        part.suptitle(name, fontsize=10)
-        panels: Any = part.subplots(SHOWN, 4 + LEADING + 2)
+        part.suptitle(name)
         shown = {column: np.asarray(images) for column, images in drawn["shown"].items()}
         values, vectors = np.asarray(drawn["eigenvalues"]), np.asarray(drawn["eigenvectors"])
-        top = float(np.quantile(shown["variances"], 0.995))
         moves = 2 * np.sqrt(np.maximum(values[:, :1], 0)) * vectors[:, 0]
-        columns = [(title, images, {"cmap": "gray", "vmin": 0, "vmax": 1}) for title, images in shown.items()]
-        columns[3] = ("variances", shown["variances"], {"vmin": 0, "vmax": top})
+        columns: list[tuple[str, Any, dict[str, Any]]] = []
+        columns += [(title, images, {"vmin": 0, "vmax": 1}) for title, images in shown.items()]
+        top = float(np.quantile(shown["variances"], 0.995))
+        columns[3] = ("variances", shown["variances"], {"vmin": 0, "vmax": top, "cmap": MAP})
         for k in range(LEADING):
             limit = float(np.abs(vectors[:, k]).max())
             columns.append((f"direction {k + 1}", vectors[:, k], {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}))
         for sign, word in ((-1, "mean - 2 sd"), (1, "mean + 2 sd")):
-            columns.append((word, shown["mean"] + sign * moves, {"cmap": "gray", "vmin": 0, "vmax": 1}))
-        for column, (title, images, options) in zip(panels.T, columns, strict=True):
+            columns.append((word, shown["mean"] + sign * moves, {"vmin": 0, "vmax": 1}))
+        for column, (title, images, options) in zip(part.subplots(SHOWN, len(columns)).T, columns, strict=True):
             column[0].set_title(title, fontsize=7)
             for axes, image in zip(column, images, strict=True):
-                axes.imshow(np.asarray(image).reshape(SIDE, SIDE), **options)
-                axes.set_axis_off()
-    figure.savefig(file, dpi=110)
+                picture(axes, np.reshape(image, (SIDE, SIDE)), **options)
+    return figure
 
 
 EXPERIMENT = Experiment("denoising", run, draw)

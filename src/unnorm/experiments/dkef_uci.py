@@ -17,22 +17,21 @@ of its own for every kernel, of far less noise, it came out beside SSM (red wine
 """
 
 import math
-from collections.abc import Callable
-from functools import lru_cache, partial
-from pathlib import Path
+from functools import lru_cache
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from matplotlib.figure import Figure
 
 from unnorm.data.uci import UCI_TABLES, UCISplit, uci
-from unnorm.energies import DKEF, AbstractEnergy, GaussianMixture, fit_gaussian, standard_gaussian
+from unnorm.energies import DKEF, GaussianMixture, fit_gaussian, standard_gaussian
 from unnorm.estimate import Estimate
 from unnorm.evaluation import importance, log_likelihood
 from unnorm.experiments.base import Claim, Experiment, Job, Result, Row, over_seeds
+from unnorm.experiments.score_losses import parzen_scale, sm_losses
 from unnorm.noises import Gaussian
 from unnorm.objectives import (
     DSM,
@@ -46,7 +45,7 @@ from unnorm.objectives import (
     KernelFamily,
     finalise,
 )
-from unnorm.objectives.score_matching import score_field, value_and_divergence
+from unnorm.plots import COLOURS, grid_lines, panels
 from unnorm.training import fit
 
 GRID = (0.02, 0.04, 0.06, 0.08, 0.10, 0.12, 0.14, 0.16, 0.20, 0.24, 0.28, 0.32, 0.40, 0.48, 0.56, 0.64, 1.28)
@@ -69,34 +68,6 @@ LOSSES: dict[str, AbstractObjective] = {
     "approx BP": ApproximateBP(),
 }
 SM_LOSS, LOG_LIKELIHOOD = "test SM loss", "test log-likelihood"
-
-
-@eqx.filter_jit
-def sm_losses(model: AbstractEnergy, rows: jax.Array) -> jax.Array:
-    """tr grad s + |s|^2 / 2 of each row, exactly."""
-
-    def one(x):
-        s, divergence = value_and_divergence(score_field(model), x)
-        return divergence + 0.5 * jnp.sum(s**2)
-
-    return jax.lax.map(one, rows, batch_size=50)
-
-
-def parzen_scale(train: np.ndarray, held_out: np.ndarray) -> float:
-    """The width of a Gaussian kernel density on `train` under which `held_out` is most likely, by golden section."""
-    squares = np.sum(held_out**2, 1)[:, None] + np.sum(train**2, 1) - 2 * held_out.astype(np.float64) @ train.T
-    squares = jnp.asarray(np.maximum(squares, 0))
-
-    @jax.jit
-    def loss(log_scale):
-        logs = -0.5 * squares * jnp.exp(-2 * log_scale) - train.shape[1] * log_scale
-        return -jnp.mean(jax.nn.logsumexp(logs, axis=1))
-
-    low, high, ratio = math.log(1e-2), math.log(10.0), (math.sqrt(5) - 1) / 2
-    for _ in range(30):
-        a, b = high - ratio * (high - low), low + ratio * (high - low)
-        low, high = (low, b) if float(loss(a)) < float(loss(b)) else (a, high)
-    return math.exp((low + high) / 2)
 
 
 def _settings(job: Job) -> dict[str, Any]:
@@ -144,46 +115,30 @@ def _proposal(data: UCISplit) -> GaussianMixture:
     return GaussianMixture(jnp.zeros(2), means, factors)
 
 
-def _pieces(job: Job, table: str, data: UCISplit) -> dict[str, Callable[[], Any]]:
-    """Every run of one table, but for DSM at the noise that the grid will choose."""
-    settings = _settings(job)
-    grid = QUICK_GRID if job.quick else GRID
-    runs: dict[str, Callable[[], Any]] = {}
-    for seed in range(settings["seeds"]):
-        for method, loss in LOSSES.items():
-            name = f"{table}-{method}-{seed}".replace(" ", "-")
-            runs[name] = partial(_one, data, loss, settings, job.seed + seed)
-    for sigma in grid:
-        for seed in range(GRID_SEEDS):
-            runs[f"{table}-DSM-{sigma:g}-{seed}"] = partial(_one, data, DSM(Gaussian(sigma)), settings, job.seed + seed)
-    return runs
-
-
 def run(job: Job) -> Result:
     """All losses on all tables."""
     settings = _settings(job)
-    grid = QUICK_GRID if job.quick else GRID
+    grid, seeds = QUICK_GRID if job.quick else GRID, range(settings["seeds"])
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     scales: dict[str, dict[str, float]] = {}
     rows = []
     for table in UCI_TABLES:
         data = uci(table)
-        done = job.pieces(_pieces(job, table, data), table)
-        by_sigma = {s: np.mean([done[f"{table}-DSM-{s:g}-{i}"]["valid"] for i in range(GRID_SEEDS)]) for s in grid}
-        best = min(by_sigma, key=lambda s: float(by_sigma[s]))
+
+        def one(_: str, method: str | float, seed: int, data: UCISplit = data) -> dict[str, Any]:
+            loss = LOSSES[method] if isinstance(method, str) else DSM(Gaussian(method))
+            return _one(data, loss, settings, job.seed + seed)
+
+        done = job.over(table, one, (table,), LOSSES, seeds)
+        done |= job.over(f"{table}, noises", one, (table,), grid, range(GRID_SEEDS))
+        by_sigma = {s: float(np.mean([done[table, s, i]["valid"] for i in range(GRID_SEEDS)])) for s in grid}
+        best = min(grid, key=lambda s: by_sigma[s])
         heuristic = round(parzen_scale(data.train, data.valid), 3)
         scales[table] = {"grid": best, "heuristic": heuristic}
-        extra = {
-            f"{table}-DSM-{sigma:g}-{seed}": partial(_one, data, DSM(Gaussian(sigma)), settings, job.seed + seed)
-            for sigma in (best, heuristic)
-            for seed in range(settings["seeds"])
-        }
-        done |= job.pieces(extra, f"{table}, chosen noise")
+        done |= job.over(f"{table}, chosen noise", one, (table,), (best, heuristic), seeds)
         for method in METHODS:
             sigma = {"DSM (grid)": best, "DSM (heuristic)": heuristic}.get(method)
-            stem = f"{table}-{method}" if sigma is None else f"{table}-DSM-{sigma:g}"
-            runs = [done[f"{stem}-{seed}".replace(" ", "-")] for seed in range(settings["seeds"])]
-            found[table, method] = runs
+            runs = found[table, method] = [done[table, method if sigma is None else sigma, seed] for seed in seeds]
             label = f"{table}, {method}" + ("" if sigma is None else f", sigma = {sigma:g}")
             rows.append(Row(label, {SM_LOSS: _figure(runs, "test"), LOG_LIKELIHOOD: _figure(runs, "log_likelihood")}))
     series = {t: {m: [[r["test"], r["log_likelihood"]] for r in found[t, m]] for m in METHODS} for t in UCI_TABLES}
@@ -266,33 +221,27 @@ def _claims(series: dict[str, Runs]) -> tuple[Claim, ...]:
     return tuple(claim for table, runs in series.items() for claim in _of_one_table(table, runs))
 
 
-def draw(result: Result, path: Path) -> None:
-    """SM loss above, log-likelihood below; one column for each table, one dot for each seed."""
-    from matplotlib.figure import Figure
-
-    tables = list(result.series["runs"])
-    figure = Figure(figsize=(4 * len(tables), 6), layout="constrained")
-    axes = figure.subplots(2, len(tables), squeeze=False)
-    for j, table in enumerate(tables):
-        for i, name in enumerate((SM_LOSS, LOG_LIKELIHOOD)):
-            axis = axes[i, j]
-            of = {method: np.array([run[i] for run in result.series["runs"][table][method]]) for method in METHODS}
+def draw(result: Result) -> Figure:
+    """Both measures for each table, one dot for each seed."""
+    runs = result.series["runs"]
+    figure, grid = panels(2, len(runs), 4, 3)
+    for column, (table, found) in zip(grid.T, runs.items(), strict=True):
+        for i, (axes, name) in enumerate(zip(column, (SM_LOSS, LOG_LIKELIHOOD), strict=True)):
+            of = {method: np.array([run[i] for run in found[method]]) for method in METHODS}
             far = 5 * float(np.median([np.abs(values).mean() for values in of.values()]))
             for k, (method, values) in enumerate(of.items()):
                 if np.abs(values.mean()) < far:
-                    axis.plot([k] * len(values), values, "o", color=f"C{k}", alpha=0.7)
+                    axes.plot([k] * len(values), values, "o", color=COLOURS[k], alpha=0.7)
                     continue
                 # Beyond the picture: named at the edge, so that the others can be told apart.
-                edge = 0.93 if values.mean() > 0 else 0.04
-                text = f"{method}: {values.mean():.3g}"
-                axis.text(0.97, edge, text, transform=axis.transAxes, ha="right", color=f"C{k}", fontsize=9)
-            axis.set_xticks(range(len(METHODS)), METHODS if i else [""] * len(METHODS), rotation=40, ha="right")
-            axis.grid(axis="y", alpha=0.3)
-            axis.set_title(table if i == 0 else "")
-            axis.set_xlim(-0.5, len(METHODS) - 0.5)
-            axis.margins(y=0.15)
-            axis.set_ylabel(name if j == 0 else "")
-    figure.savefig(path, dpi=150)
+                edge, text = 0.93 if values.mean() > 0 else 0.04, f"{method}: {values.mean():.3g}"
+                axes.text(0.97, edge, text, transform=axes.transAxes, ha="right", color=COLOURS[k])
+            axes.set_xticks(range(len(METHODS)), METHODS if i else [""] * len(METHODS), rotation=40, ha="right")
+            axes.set(title="" if i else table, xlim=(-0.5, len(METHODS) - 0.5))
+            axes.margins(y=0.15)
+            grid_lines(axes, "y")
+            axes.set_ylabel(name if axes in grid[:, 0] else "")
+    return figure
 
 
 EXPERIMENT = Experiment("dkef-uci", run, draw)

@@ -17,7 +17,6 @@ stabiliser, a finite number of draws); the formula and the limit stand beside it
 import math
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -25,6 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
+from matplotlib.figure import Figure
 
 from unnorm.data import load
 from unnorm.energies import GaussianDensity, MLPEnergy
@@ -34,6 +34,7 @@ from unnorm.experiments.base import Claim, Experiment, Job, Result, Row, exact
 from unnorm.noises import Gaussian as Local
 from unnorm.noises import scales_of
 from unnorm.objectives import EnergyDiscrepancy
+from unnorm.plots import COLOURS, MAP, QUIET, bars, named_ticks, new_figure
 from unnorm.training import fit
 
 PROBLEMS = ("bimodal", "fourmodes", "rings", "swissroll")
@@ -212,34 +213,28 @@ def _claims(densities: dict[str, Any], narrow: str, small: list[Any], large: lis
     )
 
 
-def draw(result: Result, file: Path) -> None:
+def draw(result: Result) -> Figure:
     """The learnt densities above, the limits below."""
-    from matplotlib.figure import Figure
-
     densities, limits = result.series["densities"], result.series["limits"]
-    figure = Figure(figsize=(3 * len(densities), 6), layout="constrained")
+    figure = new_figure(3 * len(densities), 6)
     parts: Any = figure.subfigures(2, 1)
     above, below = parts
-    for axes, (name, picture) in zip(above.subplots(1, len(densities)), densities.items(), strict=True):
-        axes.imshow(np.asarray(picture["image"]).T, origin="lower", extent=picture["extent"], aspect="auto")
+    for axes, (name, of) in zip(above.subplots(1, len(densities)), densities.items(), strict=True):
+        axes.imshow(np.asarray(of["image"]).T, origin="lower", extent=of["extent"], aspect="auto", cmap=MAP)
         axes.set(title=name)
     titles = {"small": "gradient of ED/t, to score matching", "large": "excess of ED, to the divergence"}
     for axes, (end, curve) in zip(below.subplots(1, 2), limits.items(), strict=True):
-        measured = [piece["measured"] for piece in curve["pieces"]]
-        values, errors = [m["value"] for m in measured], [2 * m["stderr"] for m in measured]
-        axes.errorbar(curve["t"], values, errors, fmt="o", label="measured, 2 standard errors")
-        axes.plot(
-            curve["t"], [piece["formula"] for piece in curve["pieces"]], "x", color="C1", zorder=3, label="formula"
-        )
-        axes.axhline(curve["pieces"][0]["limit"], color="0.5", linestyle="--", label="limit")
+        pieces = curve["pieces"]
+        bars(axes, curve["t"], [piece["measured"] for piece in pieces], label="measured, 2 standard errors")
+        axes.plot(curve["t"], [piece["formula"] for piece in pieces], "x", color=COLOURS[1], zorder=3, label="formula")
+        axes.axhline(pieces[0]["limit"], color=QUIET, linestyle="--", label="limit")
         if end == "large":
-            lower = [piece["limit"] - piece["bound"] for piece in curve["pieces"]]
-            axes.plot(curve["t"], lower, ":", color="C2", label="limit - W2² / 2t")
+            lower = [piece["limit"] - piece["bound"] for piece in pieces]
+            axes.plot(curve["t"], lower, ":", color=COLOURS[2], label="limit - W2² / 2t")
         axes.set(xscale="log", xlabel="t", title=titles[end])
-        axes.set_xticks(curve["t"], labels=[f"{t:g}" for t in curve["t"]])
-        axes.minorticks_off()
-        axes.legend(fontsize=8)
-    figure.savefig(file, dpi=150)
+        named_ticks(axes, curve["t"])
+        axes.legend()
+    return figure
 
 
 EXPERIMENT = Experiment("ed-density", run, draw)

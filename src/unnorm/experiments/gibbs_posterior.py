@@ -15,12 +15,12 @@ and no numbers, and says that only the full covariance has the variance of the p
 
 import math
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from matplotlib.figure import Figure
 
 from unnorm.energies import AbstractEnergy, gaussian_mixture
 from unnorm.estimate import mean_estimate
@@ -35,6 +35,7 @@ from unnorm.experiments.gibbs_models import (
     train_denoiser,
     train_energy,
 )
+from unnorm.plots import MODEL, panels
 from unnorm.samplers import isotropic_variance
 from unnorm.scores import FromScore, GaussianDenoiser
 
@@ -192,28 +193,23 @@ def run(job: Job) -> Result:
     return Result(title, (*POINTS, AVERAGE), tuple(rows), claims, series, remarks)
 
 
-def draw(result: Result, file: Path) -> None:
+def draw(result: Result) -> Figure:
     """The true posteriors, each with the ellipse of two standard deviations of every approximation."""
-    from matplotlib.figure import Figure
-
     names = (LEARNED, ISOTROPIC, DIAGONAL, FULL)
-    figure = Figure(figsize=(3.1 * len(names), 3.9), layout="constrained")
-    panels: Any = figure.subplots(1, len(names), sharex=True, sharey=True)
+    figure, row = panels(1, len(names), 3.1, 3.9, sharex=True, sharey=True)
     axis, turn = result.series["axis"], np.linspace(0, 2 * np.pi, 100)
+    circle = 2 * np.stack([np.cos(turn), np.sin(turn)], axis=1)
     total = np.asarray(result.series["density"])
     total = (total / total.max(axis=(1, 2), keepdims=True)).sum(axis=0)
-    for axes, name in zip(panels, names, strict=True):
+    for axes, name in zip(row[0], names, strict=True):
         axes.contourf(axis, axis, total.T, levels=np.linspace(0.05, 1, 8), cmap="Greens")
         drawn = result.series[name]
         for mean, covariance, noisy in zip(drawn["mean"], drawn["covariance"], result.series["noisy"], strict=True):
-            circle = 2 * np.stack([np.cos(turn), np.sin(turn)], axis=1)
-            ellipse = np.asarray(mean) + circle @ np.linalg.cholesky(covariance).T
-            axes.plot(*ellipse.T, color="C1")
+            axes.plot(*(np.asarray(mean) + circle @ np.linalg.cholesky(covariance).T).T, color=MODEL)
             axes.plot(*noisy, "kx", ms=5)
-        value = result.row(name).figures[AVERAGE].value
         axes.set(xlim=(-1.9, 1.9), ylim=(-1.9, 1.9), aspect="equal")
-        axes.set_title(f"{name}\nmean divergence {value:.3f}", fontsize=9)
-    figure.savefig(file, dpi=150)
+        axes.set_title(f"{name}\nmean divergence {result.row(name).figures[AVERAGE].value:.3f}")
+    return figure
 
 
 EXPERIMENT = Experiment("gibbs-posterior", run, draw)

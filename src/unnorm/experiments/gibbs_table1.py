@@ -28,46 +28,38 @@ standard deviation.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from matplotlib.figure import Figure
 
-from unnorm.compiling import compiled
 from unnorm.estimate import Estimate, mean_estimate
-from unnorm.evaluation.two_sample.mmd import mmd
 from unnorm.experiments.base import Claim, Experiment, Job, Published, Result, Row, over_seeds
+from unnorm.experiments.gibbs_chains import (
+    EXACT,
+    FLOOR,
+    FULL,
+    ISOTROPIC,
+    LEARNED,
+    LEVELS,
+    Size,
+    judge_analytic,
+    judge_exact,
+    judge_learned,
+    judge_levels,
+)
 from unnorm.experiments.gibbs_models import (
     DATA,
     FURTHER,
     PRINTED,
     ROWS,
-    SIGMA,
-    Training,
-    data_of,
-    noisy_energy,
-    train_denoiser,
-    train_energy,
 )
-from unnorm.generators import GibbsTransition, PosteriorDraw, generate
-from unnorm.noises import VarianceExploding
-from unnorm.objectives import DSM
-from unnorm.samplers import AbstractSampler, DenoisingGibbs, FullCovariance, isotropic_covariance, learned_posterior
-from unnorm.scores import levelled_score
-from unnorm.training import fit
+from unnorm.plots import dots, panels
 
 #: Chains behind a published mean.
 SEEDS = 5
-#: The widths b of exp(-d^2 / b), as multiples of the mean squared distance of two points.
-WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
-LEARNED, ISOTROPIC, FULL = "learned diagonal", "isotropic", "full"
-EXACT, LEVELS, FLOOR = "full, exact score", "many levels", "two samples of the data"
 SINGLE = (LEARNED, ISOTROPIC, FULL)
 #: What follows the name of the data in a row, by the training.
 TRAININGS = {"": PRINTED, ", trained further": FURTHER}
@@ -76,141 +68,10 @@ PUBLISHED = {
     "Rings": {LEARNED: (0.364, 0.044), ISOTROPIC: (0.006, 0.002), FULL: (0.005, 0.001)},
     "Roll": {LEARNED: (0.053, 0.011), ISOTROPIC: (0.030, 0.001), FULL: (0.016, 0.002)},
 }
-NOISE = VarianceExploding(0.03, 4.0)
-TIMES = np.linspace(1, 0, 33)
-
-
-@dataclass(frozen=True)
-class Size:
-    """Seeds, single chains of each model, points of a chain compared, steps of training of the many levels."""
-
-    seeds: int
-    chains: int
-    compared: int
-    steps: int
 
 
 QUICK = Size(1, 64, 2500, 6000)
 PAPER = Size(5, 16, ROWS, 30_000)
-
-
-@compiled
-def walk(sampler: AbstractSampler, target: Any, start: Array, steps: int, key: PRNGKeyArray) -> tuple[Array, Array]:
-    """chains x steps x point, and the number of variances raised to the floor."""
-
-    def move(states, key):
-        keys = jax.random.split(key, len(start))
-        states, info = jax.vmap(lambda x, k: sampler.step(target, x, key=k))(states, keys)
-        return states, (states, jnp.sum(jnp.asarray(info.clipped)))
-
-    _, (draws, clipped) = jax.lax.scan(move, start, jax.random.split(key, steps))
-    return jnp.swapaxes(draws, 0, 1), jnp.sum(clipped)
-
-
-def mean_square(points: Array) -> float:
-    """The mean squared distance of two different points."""
-    return 2 * float(jnp.sum(jnp.var(points, axis=0, ddof=1)))
-
-
-def bandwidths(points: Array) -> tuple[float, ...]:
-    """The kernel's for `evaluation.mmd`, whose convention is exp(-d^2 / (2 h^2))."""
-    return tuple((width * mean_square(points) / 2) ** 0.5 for width in WIDTHS)
-
-
-@compiled
-def _mean_kernel(a: Array, b: Array, square: Array) -> Array:
-    """The mean of the sum of five kernels over all pairs; each width is twice the last, its kernel the square."""
-
-    def row(x):
-        kernel = jnp.exp(-jnp.sum((b - x) ** 2, axis=1) / (WIDTHS[-1] * square))
-        total = kernel
-        for _ in WIDTHS[:-1]:
-            kernel = kernel**2
-            total = total + kernel
-        return jnp.mean(total)
-
-    return jnp.mean(jax.lax.map(row, a, batch_size=500))
-
-
-def _within(a: Array, square: Array) -> float:
-    """The mean over pairs of different points: the kernel of a point with itself is the number of widths."""
-    n = len(a)
-    return (float(_mean_kernel(a, a, square)) * n - len(WIDTHS)) / (n - 1)
-
-
-def discrepancies(chains: Array, reference: Array) -> list[float]:
-    """`evaluation.mmd` of each chain to one reference, whose own part is found once."""
-    square = jnp.asarray(mean_square(reference))
-    own = _within(reference, square)
-    return [_within(chain, square) + own - 2 * float(_mean_kernel(chain, reference, square)) for chain in chains]
-
-
-def _judge(sampler: AbstractSampler, target: Any, data: Array, size: Size, key: PRNGKeyArray) -> dict[str, Any]:
-    """MMD^2 of each of several single chains."""
-    begin, run = jax.random.split(key)
-    start = 0.1**0.5 * jax.random.normal(begin, (size.chains, 2))
-    draws, clipped = walk(sampler, target, start, ROWS, run)
-    return {
-        "values": discrepancies(draws[:, :: ROWS // size.compared], data),
-        "clipped": float(clipped) / draws.size,
-        "points": np.round(np.asarray(draws)[0, ::10], 3).tolist(),
-    }
-
-
-def _keys(name: str, seed: int) -> PRNGKeyArray:
-    return jax.random.split(jax.random.fold_in(jax.random.key(seed), DATA.index(name)), 8)
-
-
-def _analytic(name: str, seed: int, size: Size, training: Training) -> dict[str, Any]:
-    """Isotropic and full covariance of one energy."""
-    keys = _keys(name, seed)
-    data = data_of(name, ROWS, keys[0])
-    energy = train_energy(data, training, keys[1])
-    isotropic = isotropic_covariance(energy, SIGMA, data, key=keys[2])
-    return {
-        ISOTROPIC: _judge(DenoisingGibbs(SIGMA, isotropic), energy, data, size, keys[3]),
-        FULL: _judge(DenoisingGibbs(SIGMA, FullCovariance()), energy, data, size, keys[3]),
-    }
-
-
-def _learned(name: str, seed: int, size: Size, training: Training) -> dict[str, Any]:
-    keys = _keys(name, seed)
-    data = data_of(name, ROWS, keys[0])
-    target, covariance = learned_posterior(train_denoiser(data, training, keys[4]), SIGMA)
-    return {LEARNED: _judge(DenoisingGibbs(SIGMA, covariance), target, data, size, keys[3])}
-
-
-def _exact(name: str, seed: int, size: Size) -> dict[str, Any]:
-    """What the sampler does with nothing left to learn, from the same random numbers."""
-    keys = _keys(name, seed)
-    return {EXACT: _judge(DenoisingGibbs(SIGMA), noisy_energy(name), data_of(name, ROWS, keys[0]), size, keys[3])}
-
-
-def _levels(name: str, seed: int, size: Size) -> dict[str, Any]:
-    """Gibbs between the levels of a levelled score, and fresh rows for comparison."""
-    keys = _keys(name, seed)
-    data = data_of(name, ROWS, keys[0])
-    spread = float(jnp.sqrt(jnp.mean(jnp.var(data, axis=0))))
-    begin, run, out = jax.random.split(keys[5], 3)
-    model = levelled_score(NOISE, 2, spread=spread, width=128, depth=3, key=begin)
-    score = fit(model, DSM(NOISE), data, steps=size.steps, batch=256, rate=3e-3, key=run, progress=False).model
-    found = generate(score, GibbsTransition(), levels=TIMES, n=ROWS, finish=PosteriorDraw(), key=out)
-    reference = np.asarray(data)
-    fresh = np.asarray(data_of(name, ROWS, keys[6]))
-    kernels = bandwidths(data)
-    floor = mmd(fresh, reference, bandwidths=kernels)
-    return {
-        LEVELS: {
-            "values": [mmd(found.points, reference, bandwidths=kernels).value],
-            "clipped": found.clipped / (found.points.size * len(TIMES)),
-            "points": np.round(found.points[::10], 3).tolist(),
-        },
-        FLOOR: {
-            "values": [floor.value],
-            "null": floor.diagnostics["null_stderr"],
-            "points": np.round(fresh[::10], 3).tolist(),
-        },
-    }
 
 
 def _null(pieces: list[dict[str, Any]]) -> float:
@@ -247,11 +108,15 @@ def _best(row: Row, pieces: list[dict[str, Any]]) -> Claim:
     """Whether either of the others is ahead; most gaps are within their errors."""
     rival = min((LEARNED, ISOTROPIC), key=lambda method: row.figures[method].value)
     gap = _gap(pieces, FULL, rival)
-    return Claim(
-        f"{row.label}: no other posterior is better than the full one by two standard errors "
-        f"(it is off the {rival} by {gap.value:+.4f} ± {gap.stderr:.4f}).",
-        gap.value <= 2 * gap.stderr,
-    )
+    return _no_worse(
+        f"{row.label}: no other posterior is better than the full one by two standard errors (it is off the {rival} by "
+        "{gap}).",
+        gap.value, gap.stderr,
+    )  # fmt: skip
+
+
+def _no_worse(sentence: str, gap: float, error: float) -> Claim:
+    return Claim(sentence.format(gap=f"{gap:+.4f} ± {error:.4f}"), gap <= 2 * error)
 
 
 def _against_published(row: Row, networks: int) -> Claim:
@@ -262,53 +127,41 @@ def _against_published(row: Row, networks: int) -> Claim:
     """
     ours, theirs = row.figures[FULL], row.published[FULL]
     spread = ours.stderr * networks**0.5 if networks > 1 else 0.0
-    gap, error = ours.value - theirs.value, math.hypot(ours.stderr, spread, (theirs.error or 0.0) / SEEDS**0.5)
-    return Claim(
-        f"{row.label}: with it a single chain is no worse than published ({gap:+.4f} ± {error:.4f}).", gap <= 2 * error
-    )
+    error = math.hypot(ours.stderr, spread, (theirs.error or 0.0) / SEEDS**0.5)
+    told = f"{row.label}: with it a single chain is no worse than published ({{gap}})."
+    return _no_worse(told, ours.value - theirs.value, error)
 
 
 def _against_exact(row: Row) -> Claim:
     """Whether anything is left to learn."""
     gap = row.figures[FULL].minus(row.figures[EXACT])
-    return Claim(
-        f"{row.label}: nor is it worse than a chain with the exact score ({gap.value:+.4f} ± {gap.stderr:.4f}).",
-        gap.value <= 2 * gap.stderr,
-    )
-
-
-def _parts(name: str, seed: int, suffix: str) -> dict[str, Callable[[str, int, Size], dict[str, Any]]]:
-    """What makes the row of a data set and a training, by the name of its piece; two parts belong to both trainings."""
-    training, ending = TRAININGS[suffix], suffix.replace(", ", "-").replace(" ", "-")
-    return {
-        f"{name}-{seed}-analytic{ending}": partial(_analytic, training=training),
-        f"{name}-{seed}-learned{ending}": partial(_learned, training=training),
-        f"{name}-{seed}-exact": _exact,
-        f"{name}-{seed}-levels": _levels,
-    }
+    told = f"{row.label}: nor is it worse than a chain with the exact score ({{gap}})."
+    return _no_worse(told, gap.value, gap.stderr)
 
 
 def run(job: Job) -> Result:
     """Three data sets, three posteriors of a single level in two trainings, one model of all levels."""
     size = QUICK if job.quick else PAPER
     seeds = range(job.seed, job.seed + size.seeds)
-    parts = {
-        (name, suffix, seed): _parts(name, seed, suffix) for name in DATA for seed in seeds for suffix in TRAININGS
+    # Two of the parts belong to both trainings.
+    alone = {"exact": judge_exact, "levels": judge_levels}
+    taught = {
+        f"{what}{suffix}": partial(part, training=training)
+        for suffix, training in TRAININGS.items()
+        for what, part in (("analytic", judge_analytic), ("learned", judge_learned))
     }
-    computes = {
-        piece: partial(compute, name, seed, size)
-        for (name, _, seed), of in parts.items()
-        for piece, compute in of.items()
-    }
-    pieces = job.pieces(computes, "gibbs-table1")
+    pieces = job.over(
+        "gibbs-table1", lambda *at: (taught | alone)[at[2]](at[0], at[1], size), DATA, seeds, taught | alone
+    )
     found: dict[str, list[dict[str, Any]]] = {
         name + suffix: [
-            {method: of for piece in parts[name, suffix, seed] for method, of in pieces[piece].items()}
+            {method: of for part in (f"analytic{suffix}", f"learned{suffix}", *alone)
+             for method, of in pieces[name, seed, part].items()}
             for seed in seeds
         ]
         for name in DATA
         for suffix in TRAININGS
-    }
+    }  # fmt: skip
     methods = (*SINGLE, EXACT, LEVELS, FLOOR)
     rows = tuple(
         Row(
@@ -340,22 +193,16 @@ def run(job: Job) -> Result:
     return Result("Denoising Gibbs: MMD^2 to the training set", methods, rows, claims, series, remarks)
 
 
-def draw(result: Result, file: Path) -> None:
+def draw(result: Result) -> Figure:
     """Every tenth point: a row for each data set, a column for each method."""
-    from matplotlib.figure import Figure
-
     methods = list(next(iter(result.series.values())))
-    figure = Figure(figsize=(2.3 * len(methods), 2.4 * len(result.series)), layout="constrained")
-    panels: Any = figure.subplots(len(result.series), len(methods), squeeze=False)
-    for line, (name, drawn) in zip(panels, result.series.items(), strict=True):
+    figure, grid = panels(len(result.series), len(methods), 2.3, 2.4)
+    for line, (name, drawn) in zip(grid, result.series.items(), strict=True):
         for axes, method in zip(line, methods, strict=True):
-            points = np.asarray(drawn[method])
-            axes.plot(points[:, 0], points[:, 1], ".", ms=1.5, alpha=0.6)
-            value = result.row(name).figures[method].value
-            axes.set(xlim=(-2, 2), ylim=(-2, 2), xticks=[], yticks=[], aspect="equal")
-            axes.set_title(f"{method}\n{value:.4f}", fontsize=8)
+            dots(axes, drawn[method], 2)
+            axes.set_title(f"{method}\n{result.row(name).figures[method].value:.4f}", fontsize=8)
         line[0].set_ylabel(name)
-    figure.savefig(file, dpi=150)
+    return figure
 
 
 EXPERIMENT = Experiment("gibbs-table1", run, draw)

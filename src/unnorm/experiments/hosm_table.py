@@ -38,34 +38,26 @@ weight gamma of the first-order loss changes little between 1/16 and 25 times it
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from matplotlib.figure import Figure
 
 from unnorm.estimate import Estimate
 from unnorm.experiments.base import Claim, Experiment, Job, Published, Result, Row, exact, over_seeds
-from unnorm.experiments.hosm_targets import best_of_rank, correlated_pairs, logistic_mixture
-from unnorm.experiments.hosm_times import PRINTED_TIMES, TIMED_RANKS, times
-from unnorm.noises import Gaussian as Noise
-from unnorm.objectives import D2SMVR, DSM, DSMVR, AbstractObjective, DiagonalD2SMVR, JointSecondOrder
-from unnorm.scores import (
-    AbstractSecondOrder,
-    DiagonalSecondOrder,
-    FromScore,
-    FunctionScore,
-    LowRankSecondOrder,
-    diagonal_mlp,
-    low_rank_mlp,
+from unnorm.experiments.hosm_errors import (
+    MANY,
+    PAPER,
+    QUICK,
+    Size,
+    error_of_constant,
+    error_on_logistics,
+    error_on_normal,
 )
-from unnorm.training import fit
+from unnorm.experiments.hosm_targets import best_of_rank
+from unnorm.experiments.hosm_times import PRINTED_TIMES, TIMED_RANKS, times
+from unnorm.plots import named_rows, panels
 
 PRINTED = {
     "normal: s1 by DSM": {0.01: (43.80, 0.012), 0.05: (43.76, 0.001), 0.1: (43.75, 0.001)},
@@ -78,91 +70,8 @@ PRINTED = {
 }
 
 
-@dataclass(frozen=True)
-class Size:
-    """How large the problems are and how long the training is."""
-
-    dimension: int
-    pairs: int
-    ranks: tuple[int, ...]
-    logistic_dimension: int
-    components: int
-    sigmas: tuple[float, ...]
-    seeds: int
-    points: int
-    logistic_points: int
-    steps: int
-    batch: int
-    rate: float
-    width: int
-    factor_width: int
-
-
-QUICK = Size(20, 7, (3, 6), 20, 5, (0.05,), 3, 25_000, 10_000, 4000, 128, 5e-3, 128, 32)
-PAPER = Size(100, 35, (15, 20, 30), 80, 20, (0.01, 0.05, 0.1), 3, 1_000_000, 1_000_000, 20_000, 256, 3e-3, 128, 32)
-#: So many rows that, at the quick size, nothing is learnt by heart.
-MANY = 400_000
-
-
-# ------------------------------------------------------------------------------------------------- Table 4.1
-
-
-def _train(model: Any, objective: AbstractObjective, data: Array, size: Size, key: PRNGKeyArray) -> Any:
-    fitted = fit(model, objective, data, steps=size.steps, batch=size.batch, rate=size.rate, key=key, progress=False)
-    return fitted.model
-
-
-@eqx.filter_jit
-def _whole_error(model: AbstractSecondOrder, truth: Array, points: Array) -> Array:
-    return jnp.mean(jax.lax.map(lambda x: jnp.sum((model.matrix(x) - truth) ** 2), points))
-
-
-@eqx.filter_jit
-def _diagonal_error(model: AbstractSecondOrder, truth: AbstractSecondOrder, points: Array) -> Array:
-    return jnp.mean(jax.lax.map(lambda x: jnp.sum((model.diagonal(x) - truth.diagonal(x)) ** 2), points))
-
-
-def _normal(method: str | int, sigma: float, size: Size, seed: int, exact_slope: bool = False) -> float:
-    """The error of one method (a name, or a rank) on the normal; `exact_slope`: s1 is known and not learnt."""
-    data_key, test_key, model_key, fit_key = jax.random.split(jax.random.key(seed), 4)
-    covariance = correlated_pairs(size.dimension, size.pairs)
-    factor = jnp.asarray(np.linalg.cholesky(covariance), float)
-    data = jax.random.normal(data_key, (size.points, size.dimension)) @ factor.T
-    rank = method if isinstance(method, int) else 1
-    model = low_rank_mlp(size.dimension, rank=rank, width=size.width, factor_width=size.factor_width, key=model_key)
-    if isinstance(method, int):
-        if exact_slope:
-            precision = jnp.asarray(np.linalg.inv(covariance + sigma**2 * np.eye(size.dimension)), float)
-            slope = FunctionScore(lambda t, x: -precision @ x)
-            model = LowRankSecondOrder(slope, model.alpha, model.beta, rank)
-        learnt = _train(model, JointSecondOrder(D2SMVR(Noise(sigma))), data, size, fit_key)
-    else:
-        objective = DSM(Noise(sigma)) if method == "DSM" else DSMVR(Noise(sigma))
-        learnt = FromScore(_train(model.score, objective, data, size, fit_key))
-    points = jax.random.normal(test_key, (200, size.dimension)) @ factor.T
-    return float(_whole_error(learnt, -jnp.asarray(np.linalg.inv(covariance), float), points))
-
-
-def _logistics(direct: bool, sigma: float, size: Size, seed: int, exact_slope: bool = False) -> float:
-    """The error of the diagonal on the mixture of logistics; `exact_slope`: s1 is known (the clean one)."""
-    data_key, test_key, model_key, fit_key = jax.random.split(jax.random.key(1000 + seed), 4)
-    mixture = logistic_mixture(size.logistic_dimension, size.components)
-    data = mixture.samples(size.logistic_points, key=data_key)
-    model = diagonal_mlp(size.logistic_dimension, width=size.width, factor_width=size.factor_width, key=model_key)
-    slope = FunctionScore(lambda t, x: jax.grad(mixture.log_prob)(x))
-    if direct:
-        model = DiagonalSecondOrder(slope, model.alpha) if exact_slope else model
-        learnt = _train(model, JointSecondOrder(DiagonalD2SMVR(Noise(sigma))), data, size, fit_key)
-    else:
-        learnt = FromScore(_train(model.score, DSMVR(Noise(sigma)), data, size, fit_key))
-    return float(_diagonal_error(learnt, FromScore(slope), mixture.samples(1000, key=test_key)))
-
-
 KNOWN = "logistics: s2, s1 known"
 MANY_ROWS = {"derivative": "normal: s1 by DSM-VR, many rows", "direct": "normal: s2 of the last rank, many rows"}
-
-
-# ------------------------------------------------------------------------------------------------- the experiment
 
 
 def _column(sigma: float) -> str:
@@ -173,27 +82,18 @@ def _known(size: Size) -> str:
     return f"normal: s2 of rank {size.ranks[-1]}, s1 known"
 
 
-def _constant(size: Size) -> float:
-    """What the best diagonal that does not look at x leaves on the mixture."""
-    mixture = logistic_mixture(size.logistic_dimension, size.components)
-    truth = FromScore(FunctionScore(lambda t, x: jax.grad(mixture.log_prob)(x)))
-    found = jax.lax.map(truth.diagonal, mixture.samples(5000, key=jax.random.key(3)))
-    return float(jnp.sum(jnp.var(found, axis=0)))
-
-
 def _cells(size: Size, seed: int) -> dict[str, Callable[[float, int], float]]:
     """What is measured in each row, as a function of sigma and the number of the seed."""
+    ways: dict[str, str | int] = {f"normal: s1 by {name}": name for name in ("DSM", "DSM-VR")}
+    ways |= {f"normal: s2 of rank {rank}": rank for rank in size.ranks}
     cells: dict[str, Callable[[float, int], float]] = {
-        f"normal: s1 by {name}": partial(lambda m, s, i: _normal(m, s, size, seed + i), name)
-        for name in ("DSM", "DSM-VR")
+        label: lambda s, i, way=way: error_on_normal(way, s, size, seed + i) for label, way in ways.items()
     }
-    for rank in size.ranks:
-        cells[f"normal: s2 of rank {rank}"] = partial(lambda m, s, i: _normal(m, s, size, seed + i), rank)
     large = replace(size, points=max(size.points, MANY))
-    cells[_known(size)] = lambda s, i: _normal(size.ranks[-1], s, large, seed + i, exact_slope=True)
-    cells["logistics: s1 by DSM-VR"] = lambda s, i: _logistics(False, s, size, seed + i)
-    cells["logistics: s2"] = lambda s, i: _logistics(True, s, size, seed + i)
-    cells[KNOWN] = lambda s, i: _logistics(True, s, size, seed + i, exact_slope=True)
+    cells[_known(size)] = lambda s, i: error_on_normal(size.ranks[-1], s, large, seed + i, exact_slope=True)
+    cells["logistics: s1 by DSM-VR"] = lambda s, i: error_on_logistics(False, s, size, seed + i)
+    cells["logistics: s2"] = lambda s, i: error_on_logistics(True, s, size, seed + i)
+    cells[KNOWN] = lambda s, i: error_on_logistics(True, s, size, seed + i, exact_slope=True)
     return cells
 
 
@@ -201,10 +101,10 @@ def _with_many_rows(size: Size, seed: int) -> dict[str, Callable[[float, int], f
     """The two ways to s2 where neither learns rows by heart."""
     large = replace(size, points=MANY, logistic_points=MANY)
     return {
-        MANY_ROWS["derivative"]: lambda s, i: _normal("DSM-VR", s, large, seed + i),
-        MANY_ROWS["direct"]: lambda s, i: _normal(size.ranks[-1], s, large, seed + i),
-        "logistics: s1 by DSM-VR, many rows": lambda s, i: _logistics(False, s, large, seed + i),
-        "logistics: s2, many rows": lambda s, i: _logistics(True, s, large, seed + i),
+        MANY_ROWS["derivative"]: lambda s, i: error_on_normal("DSM-VR", s, large, seed + i),
+        MANY_ROWS["direct"]: lambda s, i: error_on_normal(size.ranks[-1], s, large, seed + i),
+        "logistics: s1 by DSM-VR, many rows": lambda s, i: error_on_logistics(False, s, large, seed + i),
+        "logistics: s2, many rows": lambda s, i: error_on_logistics(True, s, large, seed + i),
     }
 
 
@@ -222,27 +122,16 @@ def run(job: Job) -> Result:
     """Train every method at every sigma from every seed, and time the two ways to s2."""
     size = QUICK if job.quick else PAPER
     cells = _cells(size, job.seed) | (_with_many_rows(size, job.seed) if job.quick else {})
-    computes = {
-        f"{label}-{sigma}-{i}".replace(": ", "-").replace(", ", "-").replace(" ", "-"): partial(cell, sigma, i)
-        for label, cell in cells.items()
-        for sigma in size.sigmas
-        for i in range(size.seeds)
-    }
-    found = list(job.pieces(computes, "training").values())
-    table = np.asarray(found).reshape(len(cells), len(size.sigmas), size.seeds)
+    seeds = range(size.seeds)
+    found = job.over("training", lambda label, sigma, seed: cells[label](sigma, seed), cells, size.sigmas, seeds)
     rows = []
-    for label, values in zip(cells, table, strict=True):
+    for label in cells:
         printed = {} if job.quick else PRINTED.get(label, {})
-        rows.append(
-            Row(
-                label,
-                {_column(s): over_seeds(v) for s, v in zip(size.sigmas, values, strict=True)},
-                {_column(s): Published(*p) for s, p in printed.items()},
-            )
-        )
+        figures = {_column(s): over_seeds([found[label, s, i] for i in seeds]) for s in size.sigmas}
+        rows.append(Row(label, figures, {_column(s): Published(*p) for s, p in printed.items()}))
     best = {f"best of rank {r}": best_of_rank(r, size.pairs) for r in size.ranks}
     rows += [Row(name, {_column(s): exact(v, "closed form") for s in size.sigmas}) for name, v in best.items()]
-    constant = job.piece("constant", lambda: _constant(size))
+    constant = job.piece("constant", lambda: error_of_constant(size))
     rows.append(Row("best constant, logistics", {_column(s): exact(constant, "5000 draws") for s in size.sigmas}))
     timed = job.piece("times-100", lambda: times(100))
     for label, runs in timed.items():
@@ -321,39 +210,27 @@ def _judge(rows: tuple[Row, ...], size: Size, job: Job) -> Result:
     return Result("Second-order scores", columns, rows, tuple(claims), series, tuple(remarks))
 
 
-def draw(result: Result, file: Path) -> None:
+def draw(result: Result) -> Figure:
     """Errors of every method at every sigma, and times beside those printed."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 4.5), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    errors = result.series["errors"]
-    places = np.arange(len(errors))
-    columns = list(next(iter(errors.values())))
+    figure, row = panels(1, 2, 5.5, 4.5)
+    left, right = row[0]
+    labels, timed = list(result.series["errors"]), list(result.series["times"])
+    columns = list(result.series["errors"][labels[0]])
     width = 0.8 / len(columns)
     for i, column in enumerate(columns):
-        figures = [result.row(label).figures[column] for label in errors]
-        left.barh(
-            places + (i - (len(columns) - 1) / 2) * width,
-            [f.value for f in figures],
-            width,
-            xerr=[f.stderr for f in figures],
-            label=column,
-        )
-    left.set_yticks(places, list(errors))
-    left.invert_yaxis()
+        found = [result.row(label).figures[column] for label in labels]
+        places = np.arange(len(labels)) + (i - (len(columns) - 1) / 2) * width
+        left.barh(places, [f.value for f in found], width, xerr=[f.stderr for f in found], label=column)
+    named_rows(left, labels)
     left.set_xlabel("squared error of s2, summed over entries")
-    left.legend(frameon=False)
-    labels = list(result.series["times"])
-    ours = [result.row(f"time: {label}") for label in labels]
-    where = np.arange(len(labels))
-    right.bar(where - 0.2, [row.figures["microseconds"].value for row in ours], 0.4, label="here (processor)")
-    right.bar(where + 0.2, [row.published["microseconds"].value for row in ours], 0.4, label="printed (GPU)")
-    right.set_xticks(where, labels, rotation=20)
-    right.set_yscale("log")
-    right.set_ylabel("microseconds for a batch of 10, D = 100")
-    right.legend(frameon=False)
-    figure.savefig(file, dpi=130)
+    rows, places = [result.row(f"time: {label}") for label in timed], np.arange(len(timed))
+    right.bar(places - 0.2, [of.figures["microseconds"].value for of in rows], 0.4, label="here (processor)")
+    right.bar(places + 0.2, [of.published["microseconds"].value for of in rows], 0.4, label="printed (GPU)")
+    right.set_xticks(places, timed, rotation=20)
+    right.set(yscale="log", ylabel="microseconds for a batch of 10, D = 100")
+    for axes in row[0]:
+        axes.legend()
+    return figure
 
 
 EXPERIMENT = Experiment("hosm-table", run, draw)

@@ -21,37 +21,35 @@ Gaussian encoder by 1.7 nats. At the quick scale the gradient is followed throug
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from pathlib import Path
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
+from matplotlib.figure import Figure
 
-from unnorm.data.mnist import mnist
 from unnorm.energies import standard_gaussian
 from unnorm.estimate import Estimate, mean_estimate
-from unnorm.evaluation.likelihoods.latent import evidences
+from unnorm.evaluation import evidences
 from unnorm.experiments.base import Claim, Experiment, Job, Published, Result, Row, exact, over_seeds
-from unnorm.networks import AbstractDecoder, Autoencoder, GaussianEncoder
-from unnorm.networks.autoencoder import gaussian_autoencoder, implicit_autoencoder, wasserstein_autoencoder
-from unnorm.objectives import ELBO, WAE, AbstractObjective, ImplicitVAE
-from unnorm.objectives.implicit import KernelVAE, KernelWAE, spectral, stein
-from unnorm.scores.kernel import stein_score
-from unnorm.training import Fit, fit
+from unnorm.experiments.implicit_training import (
+    LATENT,
+    PAPER,
+    QUICK,
+    Digits,
+    Size,
+    digits_of,
+    methods_of,
+    trained,
+)
+from unnorm.networks import AbstractDecoder, GaussianEncoder
+from unnorm.objectives import AbstractObjective
+from unnorm.plots import DATA, QUIET, named_rows, panels
 
-LATENT = 8
-RATE = 1e-3
-#: Of the source's Stein estimates.
-RELEASED_RIDGE = 1e-3
 #: A divergence from the prior, in nats, from which on a code counts as used.
 USED = 0.1
-#: Methods that only the paper's scale has: slow, or not in the source.
-LATER = ("spectral", "Stein")
 NLL = "negative log-likelihood"
 ANNEALING = "error of AIS alone"
 #: Published at D_z = 8.
@@ -81,110 +79,6 @@ PRINTED_ORDER = (
 )
 
 
-@dataclass(frozen=True)
-class Size:
-    """How much of everything; `every` is whether the slow and the additional methods are among them."""
-
-    side: int
-    width: int
-    steps: int
-    draws: int
-    followed: int
-    rows: int
-    chains: int
-    levels: int
-    seeds: int
-    every: bool
-
-
-QUICK = Size(
-    side=14, width=256, steps=8000, draws=100, followed=10, rows=1000, chains=16, levels=60, seeds=3, every=False
-)
-PAPER = Size(
-    side=28, width=256, steps=100_000, draws=100, followed=100, rows=10_000, chains=16, levels=1000, seeds=3, every=True
-)
-
-
-class Binarised(AbstractObjective):
-    """The objective on digits made black and white at random at every step, each pixel black with its grey value."""
-
-    comparable: ClassVar[bool] = False
-    objective: AbstractObjective
-
-    def init(self, model: Any, data: Array, *, key: PRNGKeyArray) -> Any:
-        """As the objective's."""
-        return self.objective.init(model, data, key=key)
-
-    def __call__(self, model: Any, state: Any, batch: Array, *, key: PRNGKeyArray) -> Any:
-        drawing, key = jax.random.split(key)
-        black = jax.random.bernoulli(drawing, batch).astype(batch.dtype)
-        return self.objective(model, state, black, key=key)
-
-
-def _plain(make: Callable[..., Any], *args: Any, **options: Any) -> Autoencoder:
-    """Without the score network, for the kernel estimates."""
-    model = make(*args, **options)
-    return Autoencoder(model.encoder, model.decoder)
-
-
-def released_stein(codes: Array) -> Array:
-    """The Stein estimate with the source's ridge, gradients stopped."""
-    return stein_score(jax.lax.stop_gradient(codes), ridge=RELEASED_RIDGE)
-
-
-def _methods(size: Size) -> dict[str, tuple[Callable[..., Any], AbstractObjective]]:
-    """How to make the model of each method, and its loss."""
-    implicit, wasserstein = partial(_plain, implicit_autoencoder), partial(_plain, wasserstein_autoencoder)
-    methods: dict[str, tuple[Callable[..., Any], AbstractObjective]] = {
-        "ELBO": (gaussian_autoencoder, ELBO()),
-        "VAE, SSM": (implicit_autoencoder, ImplicitVAE()),
-        "VAE, Stein": (implicit, KernelVAE(stein, size.draws, size.followed)),
-        "VAE, Stein as released": (implicit, KernelVAE(released_stein, size.draws, size.followed)),
-        "VAE, spectral": (implicit, KernelVAE(spectral, size.draws, size.followed)),
-        "WAE, SSM": (wasserstein_autoencoder, WAE()),
-        "WAE, Stein": (wasserstein, KernelWAE(stein)),
-        "WAE, Stein as released": (wasserstein, KernelWAE(released_stein)),
-        "WAE, spectral": (wasserstein, KernelWAE(spectral)),
-    }
-    return {name: method for name, method in methods.items() if size.every or not name.endswith(LATER)}
-
-
-@dataclass(frozen=True, eq=False)
-class Digits:
-    """Flat images: grey ones to train on, and some binarised once."""
-
-    train: np.ndarray
-    test: np.ndarray
-
-
-def _digits(size: Size, seed: int) -> Digits:
-    """80 % of the training digits to train on, as the source has it, and some of the test digits."""
-    digits = mnist(size.side)
-    generator = np.random.default_rng(seed)
-    train, test = (
-        generator.permutation(part.images.reshape(len(part.images), -1)) for part in (digits.train, digits.test)
-    )
-    grey = test[: size.rows]
-    return Digits(train[: len(train) * 4 // 5], (generator.uniform(size=grey.shape) < grey).astype(np.float32))
-
-
-@lru_cache
-def rmsprop() -> optax.GradientTransformation:
-    """The source's optimiser. Cached, so that two runs share one compiled program."""
-    return optax.rmsprop(RATE, decay=0.99, eps=1e-8, eps_in_sqrt=False)
-
-
-def _train(
-    make: Callable[..., Any], objective: AbstractObjective, digits: Digits, size: Size, key: PRNGKeyArray
-) -> Fit[Any]:
-    begin, run = jax.random.split(key)
-    model = make(digits.train.shape[1], LATENT, width=size.width, key=begin)
-    return fit(
-        model, Binarised(objective), digits.train, steps=size.steps, batch=128, optimiser=rmsprop(),
-        evaluations=10, key=run, progress=False,
-    )  # fmt: skip
-
-
 def _evidences(decoder: AbstractDecoder, xs: np.ndarray, size: Size, key: PRNGKeyArray) -> list[Estimate]:
     return evidences(
         decoder, standard_gaussian(LATENT), jnp.asarray(xs), chains=size.chains, levels=size.levels, key=key
@@ -196,7 +90,7 @@ def _one(
 ) -> dict[str, Any]:
     """One method: -log p of every test row, the error of each, and what the decoder draws."""
     training, annealing, drawing = jax.random.split(jax.random.key(seed), 3)
-    fitted = _train(make, objective, digits, size, training)
+    fitted = trained(make, objective, digits, size, training)
     model = fitted.model
     found = _evidences(model.decoder, digits.test, size, annealing)
     pictures = jax.vmap(model.decoder.mean)(standard_gaussian(LATENT).samples(8, key=drawing))
@@ -253,16 +147,11 @@ def _claims(pairs: tuple[tuple[str, str], ...], found: dict[str, list[dict[str, 
 def run(job: Job) -> Result:
     """Every method from every seed."""
     size = QUICK if job.quick else PAPER
-    digits = _digits(size, job.seed)
+    digits = digits_of(size, job.seed)
     seeds = range(job.seed, job.seed + size.seeds)
-    methods = _methods(size)
-    computes = {
-        f"{_file(name)}-{seed}": partial(_one, make, objective, digits, size, seed)
-        for name, (make, objective) in methods.items()
-        for seed in seeds
-    }
-    pieces = job.pieces(computes, "autoencoders")
-    found = {name: [pieces[f"{_file(name)}-{seed}"] for seed in seeds] for name in methods}
+    methods = methods_of(size)
+    pieces = job.over("autoencoders", lambda name, seed: _one(*methods[name], digits, size, seed), methods, seeds)
+    found = {name: [pieces[name, seed] for seed in seeds] for name in methods}
     rows = tuple(
         Row(name, {NLL: _mean(of), ANNEALING: exact(_annealing(of))}, _published(name)) for name, of in found.items()
     )
@@ -297,33 +186,24 @@ def _published(name: str) -> dict[str, Published]:
     return {NLL: Published(PUBLISHED[name])} if name in PUBLISHED else {}
 
 
-def _file(name: str) -> str:
-    return name.lower().replace(", ", "-").replace(" ", "-")
-
-
-def draw(result: Result, file: Path) -> None:
+def draw(result: Result) -> Figure:
     """How far each method is behind the ELBO, and digits drawn from each decoder.
 
     The figures themselves have errors that are nearly the same for all, those of the test digits.
     """
-    from matplotlib.figure import Figure
-
     methods, side = result.series["methods"], result.series["side"]
-    figure = Figure(figsize=(11, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(1, 1.4))
-    names = list(methods)
-    gaps = [methods[name]["behind"] for name in names]
-    places = np.arange(len(names))
-    left.axvline(0, color="0.8", zorder=0)
-    left.errorbar([g["value"] for g in gaps], places, xerr=[2 * g["stderr"] for g in gaps], fmt="o", capsize=3)
-    elbo = methods["ELBO"]["mean"]["value"]
-    left.set(yticks=places, yticklabels=names, xlabel=f"nats behind the ELBO's {elbo:.2f} (2 standard errors)")
-    left.margins(y=0.1)
-    left.invert_yaxis()
-    strips = [np.hstack([np.reshape(p, (side, side)) for p in methods[name]["pictures"]]) for name in names]
+    figure, row = panels(1, 2, 5.5, 4.2, width_ratios=(1, 1.4))
+    left, right = row[0]
+    for place, of in enumerate(methods.values()):
+        left.errorbar(of["behind"]["value"], place, xerr=2 * of["behind"]["stderr"], fmt="o", capsize=3, color=DATA)
+    left.axvline(0, color=QUIET, zorder=0)
+    named_rows(left, list(methods))
+    left.set(xlabel=f"nats behind the ELBO's {methods['ELBO']['mean']['value']:.2f} (2 standard errors)")
+    strips = [np.hstack([np.reshape(p, (side, side)) for p in of["pictures"]]) for of in methods.values()]
     right.imshow(np.vstack(strips), cmap="gray_r")
-    right.set(yticks=side * (places + 0.5), yticklabels=names, xticks=[], title="means of p(x | z), z ~ N(0, I)")
-    figure.savefig(file, dpi=150)
+    right.set(yticks=side * (np.arange(len(methods)) + 0.5), yticklabels=list(methods), xticks=[])
+    right.set(title="means of p(x | z), z ~ N(0, I)")
+    return figure
 
 
 EXPERIMENT = Experiment("implicit-vae", run, draw)

@@ -10,7 +10,6 @@ weight of the larger mode should be 0.8.
 """
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -18,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
+from matplotlib.figure import Figure
 
 from unnorm.energies import gaussian_mixture
 from unnorm.energies.base import Point
@@ -26,6 +26,7 @@ from unnorm.experiments.base import Claim, Experiment, Job, Result, Row, exact
 from unnorm.generators import AbstractTransition, GibbsTransition, LangevinCorrector, PosteriorDraw, Stay, generate
 from unnorm.noises import VarianceExploding
 from unnorm.noises.base import Level
+from unnorm.plots import dots, panels
 from unnorm.samplers import Langevin, sample
 from unnorm.scores import LevelledFunction
 
@@ -125,20 +126,15 @@ def run(job: Job) -> Result:
     return Result(title, (WEIGHT, LOST), rows, claims, series)
 
 
-def draw(result: Result, file: Path) -> None:
+def draw(result: Result) -> Figure:
     """The points of the first repeat, one panel for each method."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 6.2), layout="constrained")
-    panels: Any = figure.subplots(2, 3)
-    for axes, (method, drawn) in zip(panels.flat, result.series.items(), strict=True):
-        points = np.asarray(drawn).reshape(-1, 2)
-        axes.plot(points[:, 0], points[:, 1], ".", ms=2, alpha=0.6)
+    figure, grid = panels(2, 3, 3, 3.1)
+    for axes, (method, drawn) in zip(grid.flat, result.series.items(), strict=True):
+        dots(axes, drawn, 9, markersize=2)
         figures = result.row(method).figures
         said = f"weight {figures[WEIGHT].value:.3f}" if WEIGHT in figures else "every point lost"
-        axes.set(xlim=(-9, 9), ylim=(-9, 9), xticks=(-5, 0, 5), yticks=(-5, 0, 5), aspect="equal")
         axes.set_title(f"{method}\n{said}", fontsize=9)
-    figure.savefig(file, dpi=150)
+    return figure
 
 
 EXPERIMENT = Experiment("langevin-modes", run, draw)

@@ -10,81 +10,28 @@ compiled in them. No figures were printed anywhere for this race.
 import math
 import time
 from collections.abc import Callable
-from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
+from matplotlib.figure import Figure
 
-from unnorm.data.shapes import Funnel
-from unnorm.energies import AbstractEnergy, AbstractNormalised, FunctionEnergy, MLPEnergy, gaussian, gaussian_mixture
+from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.energies import standard_gaussian as wide
 from unnorm.estimate import Estimate
-from unnorm.evaluation import ais, bridge, energies, importance, reverse_ais, smc, thermodynamic
+from unnorm.evaluation import ais, bridge, importance, reverse_ais, smc, thermodynamic
 from unnorm.evaluation.partition.annealing import PILOT
 from unnorm.evaluation.partition.smc import SCOUTS
 from unnorm.experiments.base import Claim, Experiment, Job, Result, Row, exact, over_seeds
+from unnorm.experiments.logz_targets import TARGETS, OneOf, all_parts, true_log_z
+from unnorm.plots import COLOURS, INK, grid_lines, panels
 from unnorm.samplers import HMC, Trace, sample
-from unnorm.spaces import Real
 
-PLANE = Real((2,))
-CURVE, TIGHT = 0.7, 0.4
 #: Leapfrog steps of every annealed move, and the chains, warm-up and steps of the HMC run.
 LEAPFROGS = 5
 CHAINS, WARM, STEPS, LONG = 64, 200, 32, 10
-
-
-def _banana(x: Float[Array, " 2"]) -> Float[Array, ""]:
-    """A Gaussian bent along a parabola; the map that bends keeps areas, so that log Z = log(2 pi TIGHT)."""
-    return 0.5 * x[0] ** 2 + 0.5 * ((x[1] - CURVE * (x[0] ** 2 - 1)) / TIGHT) ** 2
-
-
-def _network() -> AbstractEnergy:
-    """A random network, its read-out made larger so that it bends the density."""
-    energy = MLPEnergy(PLANE, width=16, depth=2, key=jax.random.key(3))
-    return eqx.tree_at(lambda e: e.network.layers[-1].weight, energy, replace_fn=lambda w: 20 * w)
-
-
-class OneOf(AbstractEnergy):
-    """One of several energies, chosen by a number: every method is compiled once for all targets."""
-
-    which: Int[Array, ""]
-    parts: tuple[AbstractEnergy, ...]
-    space: Real = eqx.field(static=True, default=PLANE)
-
-    def __call__(self, x: Float[Array, " 2"]) -> Float[Array, ""]:
-        # Plain functions: JAX hashes the branches, and modules of traced arrays have no hash.
-        return jax.lax.switch(self.which, [lambda x, part=part: part(x) for part in self.parts], x)
-
-
-MODES = [[-2.5, 0.0], [2.5, 0.0], [0.0, 2.5], [0.0, -2.5]]
-#: The energy and the width of the base it starts from.
-TARGETS: dict[str, float] = {"Gaussian": 2.0, "four modes": 3.0, "funnel": 1.5, "banana": 2.0, "network": 2.0}
-
-
-@cache
-def _parts() -> tuple[AbstractEnergy, ...]:
-    return (
-        gaussian([0.0, 0.0], [[1.0, 0.9], [0.9, 1.0]]),
-        gaussian_mixture([0.1, 0.2, 0.3, 0.4], MODES, 0.5),
-        Funnel(2, 0.5),
-        FunctionEnergy(_banana, PLANE),
-        _network(),
-    )
-
-
-@cache
-def _truth(name: str) -> float:
-    """Closed forms, and for the network a rule on a grid that has converged far beyond the errors here."""
-    if name != "network":
-        return math.log(2 * math.pi * TIGHT) if name == "banana" else 0.0
-    axis, step = np.linspace(-8, 8, 321, retstep=True)
-    grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-    return math.log(np.exp(-energies(_parts()[-1], grid)).sum() * step**2)
 
 
 def _draws(target: AbstractEnergy, base: AbstractNormalised, key: PRNGKeyArray) -> Trace:
@@ -150,7 +97,7 @@ METHODS: dict[str, Method] = {
 
 def _race(name: str, method: str, repeats: int, seed: int) -> dict[str, Any]:
     """The value, stated error, time, evaluations and warnings of every repeat."""
-    target = OneOf(which=jnp.asarray(list(TARGETS).index(name)), parts=_parts())
+    target = OneOf(which=jnp.asarray(list(TARGETS).index(name)), parts=all_parts())
     base = wide(2, TARGETS[name])
     # Keys of its own for every pair: with shared ones all methods would have the same luck, and no claim a known error.
     own = len(METHODS) * list(TARGETS).index(name) + list(METHODS).index(method)
@@ -165,7 +112,7 @@ def _race(name: str, method: str, repeats: int, seed: int) -> dict[str, Any]:
         found["errors"].append(estimate.stderr)
         found["evaluations"].append(evaluations)
         found["warned"].append(float(bool(estimate.warnings)))
-    return {**found, "truth": _truth(name)}
+    return {**found, "truth": true_log_z(name)}
 
 
 COLUMNS = ("mean error", "root mean square error", "stated error", "error / stated", "seconds", "evaluations")
@@ -193,21 +140,14 @@ def _row(name: str, method: str, piece: dict[str, Any]) -> Row:
 def run(job: Job) -> Result:
     """Every method on every target."""
     repeats = 12 if job.quick else 200
-    computes = {
-        f"{name}-{method}".replace(" ", "-"): partial(_race, name, method, repeats, job.seed)
-        for name in TARGETS
-        for method in METHODS
-    }
-    found = job.pieces(computes, "log Z")
-    pairs = [(name, method) for name in TARGETS for method in METHODS]
-    rows = tuple(_row(*pair, piece) for pair, piece in zip(pairs, found.values(), strict=True))
-    series = {"truth": {name: found[f"{name}-AIS".replace(" ", "-")]["truth"] for name in TARGETS}, "runs": {}}
-    for (name, method), piece in zip(pairs, found.values(), strict=True):
-        series["runs"].setdefault(name, {})[method] = piece
+    found = job.over("log Z", lambda name, method: _race(name, method, repeats, job.seed), TARGETS, METHODS)
+    rows = tuple(_row(name, method, piece) for (name, method), piece in found.items())
+    runs = {name: {method: found[name, method] for method in METHODS} for name in TARGETS}
+    series = {"truth": {name: runs[name]["AIS"]["truth"] for name in TARGETS}, "runs": runs}
     warned = sum(sum(piece["warned"]) for piece in found.values())
     remarks = (
         _best(rows),
-        f"{warned:.0f} of {repeats * len(pairs)} estimates came with a warning of their own.",
+        f"{warned:.0f} of {repeats * len(found)} estimates came with a warning of their own.",
     )
     return Result("log Z of five targets by six methods", COLUMNS, rows, _claims(rows, found), series, remarks)
 
@@ -222,7 +162,7 @@ def _best(rows: tuple[Row, ...]) -> str:
     return f"Least squared error times evaluations: {'; '.join(said)}."
 
 
-def _claims(rows: tuple[Row, ...], found: dict[str, Any]) -> tuple[Claim, ...]:
+def _claims(rows: tuple[Row, ...], found: dict[Any, Any]) -> tuple[Claim, ...]:
     ratios = np.concatenate([(np.array(p["values"]) - p["truth"]) / np.array(p["errors"]) for p in found.values()])
     covered = float(np.mean(np.abs(ratios) < 1.96))
     # Independent intervals of 95%: this many standard errors of the share.
@@ -244,44 +184,32 @@ def _claims(rows: tuple[Row, ...], found: dict[str, Any]) -> tuple[Claim, ...]:
     )
 
 
-def draw(result: Result, file: Path) -> None:
+def draw(result: Result) -> Figure:
     """Left: each estimate with its stated error, less the truth. Right: error against cost."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11.5, 5), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(1.5, 1))
-    runs, colours = result.series["runs"], ("#666666", "#0072b2", "#56b4e9", "#d55e00", "#009e73", "#cc79a7")
-    shown = 5
-    for t, name in enumerate(TARGETS):
-        for k, (method, colour) in enumerate(zip(METHODS, colours, strict=True)):
-            piece = runs[name][method]
-            count = min(shown, len(piece["values"]))
-            places = t + (k + np.linspace(0.2, 0.8, count)) / (len(METHODS) + 1) - 0.43
-            gaps = np.array(piece["values"][:count]) - piece["truth"]
-            left.errorbar(
-                places, gaps, 1.96 * np.array(piece["errors"][:count]), fmt="o", ms=2.5, lw=1, color=colour,
-                label=method if t == 0 else None,
-            )  # fmt: skip
-    left.axhline(0, color="black", lw=0.8)
+    figure, row = panels(1, 2, 5.75, 5, width_ratios=(1.5, 1))
+    left, right = row[0]
+    runs, shown, marks = result.series["runs"], 5, ("o", "s", "^", "D", "v")
+    for t, (name, mark) in enumerate(zip(TARGETS, marks, strict=True)):
+        for k, (method, colour) in enumerate(zip(METHODS, COLOURS, strict=False)):
+            piece, figures = runs[name][method], result.row(f"{name}: {method}").figures
+            gaps, errors = np.array(piece["values"][:shown]) - piece["truth"], np.array(piece["errors"][:shown])
+            places = t + (k + np.linspace(0.2, 0.8, len(gaps))) / (len(METHODS) + 1) - 0.43
+            label = method if t == 0 else None
+            left.errorbar(places, gaps, 1.96 * errors, fmt="o", ms=2.5, lw=1, color=colour, label=label)
+            at = figures["evaluations"].value, figures["root mean square error"].value
+            right.plot(*at, mark, color=colour, ms=6, mfc="white")
+        right.plot([], [], mark, color=INK, mfc="white", label=name)
+    left.axhline(0, color=INK, lw=0.8)
     left.set_xticks(range(len(TARGETS)), list(TARGETS))
     left.set_yscale("symlog", linthresh=0.05)
-    left.set_yticks([-0.5, -0.1, -0.05, 0, 0.05, 0.1, 0.5], ["-0.5", "-0.1", "-0.05", "0", "0.05", "0.1", "0.5"])
+    gaps = (-0.5, -0.1, -0.05, 0, 0.05, 0.1, 0.5)
+    left.set_yticks(gaps, [f"{gap:g}" for gap in gaps])
     left.set_ylabel("estimate less true log Z (bars: 95%)")
-    marks = ("o", "s", "^", "D", "v")
-    for name, mark in zip(TARGETS, marks, strict=True):
-        for method, colour in zip(METHODS, colours, strict=True):
-            figures = result.row(f"{name}: {method}").figures
-            right.plot(
-                figures["evaluations"].value, figures["root mean square error"].value, mark, color=colour, ms=6,
-                mfc="white",
-            )  # fmt: skip
-    for name, mark in zip(TARGETS, marks, strict=True):
-        right.plot([], [], mark, color="black", mfc="white", label=name)
     right.set(xscale="log", yscale="log", xlabel="energies and gradients evaluated", ylabel="root mean square error")
-    right.grid(alpha=0.25, which="both")
-    right.legend(fontsize=8, frameon=False)
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False, fontsize=9)
-    figure.savefig(file, dpi=150)
+    grid_lines(right)
+    right.legend()
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=6)
+    return figure
 
 
 EXPERIMENT = Experiment("logz-race", run, draw)

@@ -28,22 +28,23 @@ stands first; that order stands after it, neighbour by neighbour.
 
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from matplotlib.figure import Figure
 
 from unnorm.data.mnist import mnist
 from unnorm.energies import NICE
 from unnorm.estimate import mean_estimate
-from unnorm.evaluation.likelihoods.likelihood import energies
-from unnorm.experiments.base import Claim, Experiment, Job, Published, Result, Row
-from unnorm.experiments.dkef_uci import parzen_scale, sm_losses
+from unnorm.evaluation import energies
+from unnorm.experiments.base import Claim, Experiment, Job, Published, Result, Row, piece_name
+from unnorm.experiments.score_losses import parzen_scale, sm_losses
 from unnorm.noises import Gaussian
 from unnorm.objectives import DSM, MLE, SM, SSM, SSMVR, AbstractObjective
 from unnorm.objectives.flow_curvature import FlowApproximateBP, FlowCurvaturePropagation, Kind
+from unnorm.plots import grid_lines, panels
 from unnorm.spaces import Real
 from unnorm.training import constant, cosine, fit
 
@@ -138,17 +139,15 @@ def run(job: Job) -> Result:
         "approx BP, as released": FlowApproximateBP(taken_for=Kind.FIRST),
     }
     objectives |= {f"DSM-{sigma:g}": DSM(Gaussian(sigma)) for sigma in (*grid, heuristic)}
-    pieces = job.pieces(
-        {
-            f"{_file(name)}-{rate:g}": partial(_one, data, objective, settings, rate, job.seed)
-            for name, objective in objectives.items()
-            for rate in _rates(job, name)
-        },
-        "flows",
-    )
+    runs = {
+        piece_name(name, rate): partial(_one, data, objective, settings, rate, job.seed)
+        for name, objective in objectives.items()
+        for rate in _rates(job, name)
+    }
+    pieces = job.pieces(runs, "flows")
     # Each method at the rate that does best on the validation rows.
     found = {
-        name: min((pieces[f"{_file(name)}-{rate:g}"] for rate in _rates(job, name)), key=lambda piece: piece["valid"])
+        name: min((pieces[piece_name(name, rate)] for rate in _rates(job, name)), key=lambda piece: piece["valid"])
         for name in objectives
     }
     best = min((f"DSM-{sigma:g}" for sigma in grid), key=lambda name: found[name]["valid"])
@@ -182,10 +181,6 @@ def run(job: Job) -> Result:
             f"{settings['steps']} steps; the source: 28 x 28, 4 x 1000, 42,200 steps.",
         ),
     )
-
-
-def _file(name: str) -> str:
-    return name.replace(", ", "-").replace(" ", "-")
 
 
 def _better(a: str, b: str, gaps: np.ndarray, what: str) -> Claim:
@@ -231,26 +226,22 @@ def _printed_order(measured: dict[str, dict[str, np.ndarray]]) -> tuple[Claim, .
     )
 
 
-def draw(result: Result, path: Path) -> None:
+def draw(result: Result) -> Figure:
     """The validation SM loss along the run, and where each method ends in both measures."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    for i, (method, of) in enumerate(result.series["methods"].items()):
-        left.plot(of["steps"], of["curve"], "o-", color=f"C{i}", label=method, markersize=3)
-        right.plot(of["sm"], of["log_likelihood"], "o", color=f"C{i}")
+    figure, row = panels(1, 2, 5, 4.6)
+    left, right = row[0]
+    for method, of in result.series["methods"].items():
+        (line,) = left.plot(of["steps"], of["curve"], "o-", label=method, markersize=3)
+        right.plot(of["sm"], of["log_likelihood"], "o", color=line.get_color())
     # What is released is off by many powers of ten, and the others would be one point beside it.
     left.set_yscale("symlog", linthresh=100)
     right.set_xscale("symlog", linthresh=100)
-    left.set_xlabel("steps")
-    left.set_ylabel("validation SM loss")
-    figure.legend(loc="outside lower center", ncols=5, fontsize=8)
-    right.set_xlabel(SM_LOSS)
-    right.set_ylabel(LOG_LIKELIHOOD)
-    for axis in (left, right):
-        axis.grid(alpha=0.3)
-    figure.savefig(path, dpi=150)
+    left.set(xlabel="steps", ylabel="validation SM loss")
+    right.set(xlabel=SM_LOSS, ylabel=LOG_LIKELIHOOD)
+    figure.legend(loc="outside lower center", ncols=5)
+    for axes in row[0]:
+        grid_lines(axes)
+    return figure
 
 
 EXPERIMENT = Experiment("nice-mnist", run, draw)

@@ -6,18 +6,19 @@ error is theirs. Columns are standardised as `unnorm fit` does, and the change o
 """
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from matplotlib.figure import Figure
 
 from unnorm.compiling import compiled
 from unnorm.data import PROBLEMS, Standardiser, load
 from unnorm.energies import AbstractNormalised, best_committee, best_reference, fit_gaussian
 from unnorm.estimate import mean_estimate
 from unnorm.experiments.base import Claim, Experiment, Job, Result, Row
+from unnorm.plots import QUIET, named_rows, panels
 
 KINDS = ("one Gaussian", "best committee", "blend", "true density")
 #: How near the truth the blend is to come, in nats per row: a fifteenth of what one Gaussian misses on the rings.
@@ -72,21 +73,19 @@ def run(job: Job) -> Result:
     return Result(title, columns, tuple(rows), tuple(claims), {"gaps": gaps})
 
 
-def draw(result: Result, file: Path) -> None:
+def draw(result: Result) -> Figure:
     """How far each kind is below the truth, on a logarithmic axis."""
-    from matplotlib.figure import Figure
-
     gaps = result.series["gaps"]
-    figure = Figure(figsize=(8, 3.6), layout="constrained")
-    axes = figure.subplots()
+    figure, panel = panels(1, 1, 8, 3.6)
+    axes = panel[0, 0]
     for kind, mark in zip(KINDS[:-1], ("s", "^", "o"), strict=True):
         below = [max(-gap[kind]["value"], 1e-4) for gap in gaps.values()]
         axes.semilogx(below, np.arange(len(gaps)), mark, label=kind)
-    axes.axvline(NEAR, color="0.6", lw=1)
-    axes.set(yticks=range(len(gaps)), yticklabels=list(gaps), xlabel="nats per row below the true density")
-    axes.invert_yaxis()
-    axes.legend(frameon=False)
-    figure.savefig(file, dpi=150)
+    axes.axvline(NEAR, color=QUIET, lw=1)
+    named_rows(axes, list(gaps))
+    axes.set(xlabel="nats per row below the true density")
+    axes.legend()
+    return figure
 
 
 EXPERIMENT = Experiment("references", run, draw)

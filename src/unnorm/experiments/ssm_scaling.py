@@ -10,12 +10,12 @@ the score per coordinate, the others a fixed number.
 
 import math
 import time
-from pathlib import Path
 
 import equinox as eqx
 import jax
 import numpy as np
 import optax
+from matplotlib.figure import Figure
 
 from unnorm.energies import NeuralEnergy
 from unnorm.estimate import Estimate
@@ -23,6 +23,7 @@ from unnorm.experiments.base import Claim, Experiment, Job, Result, Row
 from unnorm.networks import MLP
 from unnorm.noises import Gaussian
 from unnorm.objectives import DSM, FDSSM, SM, SSM, SSMVR, AbstractObjective, ApproximateBP, CurvaturePropagation
+from unnorm.plots import grid_lines, named_ticks, panels
 from unnorm.spaces import Real
 
 BATCH, WIDTH, DEPTH = 100, 128, 2
@@ -150,24 +151,19 @@ def _claims(seconds: dict[str, list[float]], slopes: dict[str, float]) -> tuple[
     )
 
 
-def draw(result: Result, file: Path) -> None:
+def draw(result: Result) -> Figure:
     """Time against dimension, both on logarithmic axes."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4.6), layout="constrained")
-    axes = figure.subplots()
-    colours = ("black", "#0072b2", "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#d55e00")
-    dimensions = result.series["dimensions"]
-    for (name, seconds), colour in zip(result.series["seconds"].items(), colours, strict=True):
+    figure, panel = panels(1, 1, 7, 4.6)
+    axes, dimensions = panel[0, 0], result.series["dimensions"]
+    for name, seconds in result.series["seconds"].items():
         label = f"{name} (slope {result.series['slopes'][name]:.2f})"
-        axes.plot(dimensions, 1e3 * np.asarray(seconds), "o-", ms=4, lw=1.4, color=colour, label=label)
+        axes.plot(dimensions, 1e3 * np.asarray(seconds), "o-", ms=4, label=label)
     axes.set(xscale="log", yscale="log", xlabel="dimension D", ylabel="milliseconds per training step (fastest)")
-    axes.set_xticks(dimensions, [str(d) for d in dimensions])
-    axes.minorticks_off()
-    axes.grid(alpha=0.25, which="both")
-    axes.legend(fontsize=8, title="slope from D = 100", title_fontsize=8)
-    axes.set_title("Batch 100, perceptron energy, two layers of 128 softplus units", fontsize=10)
-    figure.savefig(file, dpi=150)
+    axes.set_title("Batch 100, perceptron energy, two layers of 128 softplus units")
+    named_ticks(axes, dimensions)
+    grid_lines(axes)
+    axes.legend(title="slope from D = 100")
+    return figure
 
 
 EXPERIMENT = Experiment("ssm-scaling", run, draw)

@@ -10,7 +10,6 @@ but for Gaussian slices, where it is 1 + 1 / M times as much.
 """
 
 import math
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -18,12 +17,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from matplotlib.figure import Figure
 
 from unnorm.energies import AbstractEnergy
 from unnorm.estimate import Estimate
 from unnorm.evaluation.efficiency import ScoreMatchingEfficiency, score_matching_efficiency
 from unnorm.experiments.base import Claim, Experiment, Job, Result, Row, exact
 from unnorm.objectives import SM, SSM, SSMVR, AbstractObjective, GaussianSlices, RademacherSlices, SphereSlices
+from unnorm.plots import COLOURS, INK, grid_lines, named_ticks, panels
 from unnorm.small_matrices import solve
 from unnorm.spaces import Real
 
@@ -217,33 +218,28 @@ def _claims(series: list[dict[str, Any]], n: int) -> tuple[Claim, ...]:
     )
 
 
-def draw(result: Result, file: Path) -> None:
+def draw(result: Result) -> Figure:
     """N Var against the number of slices: lines predicted, points measured."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4.4), layout="constrained")
-    colours = {"Rademacher": "#0072b2", "Gaussian": "#d55e00", "sphere": "#009e73"}
-    for axes, model in zip(figure.subplots(1, 2), MODELS, strict=True):
+    figure, row = panels(1, 2, 5, 4.4)
+    for axes, model in zip(row[0], MODELS, strict=True):
         cases = [c for c in result.series["cases"] if c["model"] == model]
         whole = next(c for c in cases if c["kind"] == "SM")
-        axes.axhline(whole["predicted"], color="black", lw=1, label="SM")
-        axes.errorbar([1], [whole["measured"]], [2 * whole["stderr"]], fmt="k.", ms=7)
+        axes.axhline(whole["predicted"], color=INK, lw=1, label="SM")
+        axes.errorbar([1], [whole["measured"]], [2 * whole["stderr"]], fmt=".", color=INK)
         for kind, style, mark in (("SSM", "-", "o"), ("SSM-VR", "--", "s")):
-            for law, colour in colours.items():
+            for law, colour in zip(SLICES, COLOURS, strict=False):
                 line = [c for c in cases if (c["kind"], c["law"]) == (kind, law)]
                 draws = [c["draws"] for c in line]
                 axes.plot(draws, [c["predicted"] for c in line], style, color=colour, lw=1.3, label=f"{kind}, {law}")
                 errors = [2 * c["stderr"] for c in line]
                 axes.errorbar(draws, [c["measured"] for c in line], errors, fmt=mark, color=colour, ms=4.5, mfc="white")
         axes.set(xscale="log", yscale="log", xlabel="slices per point M", ylabel="N × variance")
-        draws = sorted({c["draws"] for c in cases if c["draws"]})
-        axes.set_xticks(draws, [str(m) for m in draws])
-        axes.minorticks_off()
+        named_ticks(axes, sorted({c["draws"] for c in cases if c["draws"]}))
         axes.set_title({"scale": "one scale", "coupled": "scale and coupling"}[model])
-        axes.grid(alpha=0.25, which="both")
-    figure.axes[1].legend(fontsize=8, loc="upper right")
-    figure.suptitle("Lines: predicted by Theorem 3.3. Points: measured (± 2 standard errors).", fontsize=10)
-    figure.savefig(file, dpi=150)
+        grid_lines(axes)
+    row[0, 1].legend(fontsize=8, loc="upper right")
+    figure.suptitle("Lines: predicted by Theorem 3.3. Points: measured (± 2 standard errors).")
+    return figure
 
 
 EXPERIMENT = Experiment("ssm-variance", run, draw)

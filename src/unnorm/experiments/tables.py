@@ -15,12 +15,12 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from matplotlib.figure import Figure
 
 from unnorm.compiling import compiled
 from unnorm.data.uci import UCISplit, uci_apart
@@ -31,6 +31,7 @@ from unnorm.estimate import Estimate, mean_estimate
 from unnorm.evaluation import log_partition
 from unnorm.experiments.base import Claim, Experiment, Job, Result, Row
 from unnorm.objectives import TiltNCE
+from unnorm.plots import DATA, QUIET, named_rows, panels
 from unnorm.training import fit
 
 TABLES = ("redwine", "whitewine", "parkinsons")
@@ -215,25 +216,22 @@ def run(job: Job) -> Result:
     return Result("Held-out log-likelihood, nats per row", TABLES, tuple(rows), tuple(claims), series, remarks)
 
 
-def draw(result: Result, file: Path) -> None:
+def draw(result: Result) -> Figure:
     """How far each peer is below ours, with twice the error of the paired difference."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 3.2), layout="constrained")
-    panels = figure.subplots(1, len(TABLES), sharey=True)
-    for axes, table in zip(panels, TABLES, strict=True):
+    figure, row = panels(1, len(TABLES), 3, 3.2, sharey=True)
+    for axes, table in zip(row[0], TABLES, strict=True):
         gains = result.series["gains"][table]
         for place, gain in enumerate(gains.values()):
             # A flow may give one row a density of exp(-1e8): what would flatten the rest is written, not drawn.
             if abs(gain["value"]) > LIMIT:
                 axes.annotate(f"{gain['value']:.2g}", (0.97, place), xycoords=("axes fraction", "data"), ha="right")
             else:
-                axes.errorbar(gain["value"], place, xerr=2 * gain["stderr"], fmt="o", capsize=3, color="tab:blue")
-        axes.axvline(0, color="0.6", lw=1)
-        axes.set(title=table, yticks=range(len(gains)), yticklabels=list(gains))
-    panels[0].invert_yaxis()
+                axes.errorbar(gain["value"], place, xerr=2 * gain["stderr"], fmt="o", capsize=3, color=DATA)
+        axes.axvline(0, color=QUIET, lw=1)
+        axes.set(title=table)
+        named_rows(axes, list(gains))
     figure.supxlabel("ours minus theirs, nats per row")
-    figure.savefig(file, dpi=150)
+    return figure
 
 
 EXPERIMENT = Experiment("tables", run, draw)

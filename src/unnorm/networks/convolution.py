@@ -274,4 +274,4 @@ class Conv(eqx.Module):
 
     def __call__(self, x: Float[Array, "h w inputs"]) -> Float[Array, "p q outputs"]:
         y = convolve(x, self.kernel, stride=self.stride, dilation=self.dilation, padding=self.padding)
-        return y if self.bias is None else y + self.bias
+        return y if self.bias is None else y + self.bias[None, None]

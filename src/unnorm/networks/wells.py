@@ -36,5 +36,5 @@ class Wells(eqx.Module):
         self.depths = jnp.zeros(units, self.centres.dtype)
 
     def __call__(self, x: Float[Array, " d"]) -> Float[Array, " 1"]:
-        squared = jnp.sum((x - self.centres) ** 2, 1)
+        squared = jnp.sum((x[None] - self.centres) ** 2, 1)
         return -jax.nn.logsumexp(self.depths - 0.5 * squared * jnp.exp(-2 * self.log_radii))[None]

@@ -143,7 +143,7 @@ def largest_squared_distance(data: Float[Array, "n d"], block: int = 512) -> Sca
     rows = centred[jnp.arange(count * block) % n].reshape(count, block, d)
 
     def furthest(part):
-        return jnp.max(jnp.sum(part**2, 1)[:, None] - 2 * part @ centred.T + squares)
+        return jnp.max(jnp.sum(part**2, 1)[:, None] - 2 * part @ centred.T + squares[None])
 
     return jnp.max(jax.lax.map(furthest, rows))
 

@@ -34,9 +34,9 @@ class Scales:
 def _held_out(valid: Float[Array, "m d"], train: Float[Array, "n d"], bandwidths: Float[Array, " k"]):
     """Mean held-out log density and mean squared score of the KDE at each bandwidth."""
     d = train.shape[1]
-    middle = train.mean(0)
+    middle = train.mean(0, keepdims=True)
     a, b = valid - middle, train - middle
-    squared = jnp.maximum(jnp.sum(a**2, 1)[:, None] - 2 * a @ b.T + jnp.sum(b**2, 1), 0)
+    squared = jnp.maximum(jnp.sum(a**2, 1)[:, None] - 2 * a @ b.T + jnp.sum(b**2, 1)[None], 0)
 
     def at(h):
         exponents = -squared / (2 * h**2)

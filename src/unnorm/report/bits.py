@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from unnorm.report.figures import DATA, INK, MODEL, QUIET, WIDE, Picture, grid_lines, new_figure, styled
+from unnorm.plots import DATA, INK, MODEL, QUIET, WIDE, Picture, grid_lines, new_figure, styled
 from unnorm.runs import Prepared
 from unnorm.runs.findings import AbstractDraws
 from unnorm.runs.prepare import points_of

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from unnorm.estimate import Estimate, Outcome
 from unnorm.evaluation import Marginals
-from unnorm.report.figures import (
+from unnorm.plots import (
     DATA,
     INK,
     MODEL,

@@ -13,9 +13,9 @@ from unnorm.energies import AbstractEnergy, GaussianMixture
 from unnorm.errors import require
 from unnorm.estimate import Estimate
 from unnorm.files import write_atomically
+from unnorm.plots import DATA, MODEL, TRUTH, WIDE, Picture, label_of, new_figure, some_of, styled, unique
 from unnorm.report import curves
 from unnorm.report.density import SHOWN, Surface, fit_frame, shape_of, show_surface, surface_of
-from unnorm.report.figures import DATA, MODEL, TRUTH, WIDE, Picture, label_of, new_figure, some_of, styled, unique
 from unnorm.report.html import all_warnings, duration, render, show
 from unnorm.report.tables import Row, Table
 from unnorm.report.verdict import PAIRED, gains

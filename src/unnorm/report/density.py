@@ -14,7 +14,7 @@ from matplotlib.image import AxesImage
 
 from unnorm.energies import AbstractEnergy
 from unnorm.evaluation import energies
-from unnorm.report.figures import DATA, INK, MAP, MODEL, WIDE, Picture, label_of, new_figure, some_of, styled, unique
+from unnorm.plots import DATA, INK, MAP, MODEL, WIDE, Picture, label_of, new_figure, some_of, styled, unique
 from unnorm.runs import Assessment, Prepared
 from unnorm.runs.findings import AbstractDraws
 from unnorm.runs.prepare import points_of

@@ -7,8 +7,8 @@ import numpy as np
 from unnorm.data.kinds import count_of
 from unnorm.data.tabular import TableSchema
 from unnorm.evaluation import Marginals, marginals
+from unnorm.plots import Picture
 from unnorm.report import curves
-from unnorm.report.figures import Picture
 from unnorm.report.tables import Row, Table
 from unnorm.report.verdict import plural
 from unnorm.runs import Prepared

@@ -21,8 +21,8 @@ from unnorm import __version__
 from unnorm.catalogue import MODELS, OBJECTIVES, find, read_options
 from unnorm.estimate import Outcome
 from unnorm.files import write_atomically
+from unnorm.plots import Picture
 from unnorm.report import curves
-from unnorm.report.figures import Picture
 from unnorm.report.of_data import sections_of
 from unnorm.report.of_findings import section_of, tiles_of
 from unnorm.report.section import Section, Subject

@@ -6,8 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from unnorm.energies import AbstractEnergy
-from unnorm.report.density import frame_of, log_density, mass_in_words, outside, plane, raw_draws, true_log_density
-from unnorm.report.figures import (
+from unnorm.plots import (
     DATA,
     INK,
     MODEL,
@@ -21,6 +20,7 @@ from unnorm.report.figures import (
     styled,
     unique,
 )
+from unnorm.report.density import frame_of, log_density, mass_in_words, outside, plane, raw_draws, true_log_density
 from unnorm.runs import Assessment, Prepared
 from unnorm.runs.prepare import points_of
 

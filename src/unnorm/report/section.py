@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from unnorm.estimate import Outcome
-from unnorm.report.figures import Picture
+from unnorm.plots import Picture
 from unnorm.report.tables import Table
 from unnorm.runs import Assessment, Prepared, RunSettings
 from unnorm.runs.references import References

@@ -21,7 +21,7 @@ Samples = Float[Array, "n d"]
 
 
 def _squared_distances(a: Samples, b: Samples) -> Float[Array, "n m"]:
-    return jnp.sum((a[:, None] - b) ** 2, axis=-1)
+    return jnp.sum((a[:, None] - b[None]) ** 2, axis=-1)
 
 
 def _smallest(values: Float[Array, "..."], k: int) -> Scalar:

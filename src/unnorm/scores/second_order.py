@@ -268,7 +268,7 @@ def posterior_moment(score: AbstractScore, sigma: float | Scalar, noisy: Float[A
         return y + sigma**2 * score(jnp.zeros(()), y)
 
     def raise_order(moment):
-        return lambda y: sigma**2 * jax.jacfwd(moment)(y) + moment(y)[..., None] * mean(y)
+        return lambda y: sigma**2 * jax.jacfwd(moment)(y) + jnp.tensordot(moment(y), mean(y), axes=0)
 
     moment = mean
     for _ in range(order - 1):

@@ -82,7 +82,7 @@ def leading_directions(
     values, rotation = symmetric_eigen((small + small.T) / 2)
     values, rotation = values[::-1][:count], rotation[:, ::-1][:, :count]
     vectors = basis @ rotation
-    residuals = jnp.linalg.norm(image @ rotation - vectors * values, axis=0) / posterior.sigma**2
+    residuals = jnp.linalg.norm(image @ rotation - vectors * values[None], axis=0) / posterior.sigma**2
     return values, vectors.T.reshape(count, *noisy.shape), residuals
 
 

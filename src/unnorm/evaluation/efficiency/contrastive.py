@@ -103,7 +103,7 @@ def _cnce_moments(
     def at(x, key):
         ys, ratios = jax.vmap(lambda k: noise.propose(jnp.zeros(()), x, key=k))(jax.random.split(key, inner))
         log_odds = jax.vmap(model)(ys) - model(x) + ratios
-        rates = slopes(x) - jax.vmap(slopes)(ys)
+        rates = slopes(x)[None] - jax.vmap(slopes)(ys)
         pull = rates * jax.nn.sigmoid(-log_odds)[:, None]
         first = (rates * (jax.nn.sigmoid(log_odds) * jax.nn.sigmoid(-log_odds))[:, None]).T @ rates / inner
         second = pull.T @ pull / inner

@@ -63,7 +63,7 @@ def squared_distances(a: Float[Array, "n d"], b: Float[Array, "m d"]) -> Float[A
     """|a_i - b_j|^2."""
     if a.shape[1] <= BY_DIFFERENCES:
         # Differences first: exact also where the points are far from the origin and close together.
-        return sum(((a[:, k, None] - b[:, k]) ** 2 for k in range(a.shape[1])), jnp.zeros((), a.dtype))
+        return sum(((a[:, k, None] - b[None, :, k]) ** 2 for k in range(a.shape[1])), jnp.zeros((), a.dtype))
     # One matrix product: in many dimensions the differences would cost far more than the exponentials.
     inner = jnp.matmul(a, b.T, precision="highest")
     return jnp.maximum(jnp.sum(a**2, 1)[:, None] + jnp.sum(b**2, 1) - 2 * inner, 0)
@@ -93,7 +93,7 @@ def _sums(
         points, index = rows
         keep = index[:, None] < n
         if same:
-            keep = keep & (index[:, None] != jnp.arange(len(b)))
+            keep = keep & (index[:, None] != jnp.arange(len(b))[None])
         values = jnp.where(keep, kernel(points, b) - shift, 0)
         return columns + values.sum(0), (values.sum(1), (values**2).sum(1))
 
@@ -253,7 +253,7 @@ def _quadratic_forms(
 
     def step(total: Array, rows: tuple[Array, Array, Array]) -> tuple[Array, Array]:
         points, index, own = rows
-        keep = (index[:, None] < n) & (index[:, None] != jnp.arange(n))
+        keep = (index[:, None] < n) & (index[:, None] != jnp.arange(n)[None])
         values = jnp.where(keep, kernel(points, z) - shift, 0)
         return total + jnp.sum(own * jnp.matmul(values, labels, precision="highest"), axis=0), values.sum(1)
 

@@ -18,6 +18,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.rcsetup import cycler
 
 from unnorm.files import write_atomically
 
@@ -28,6 +29,8 @@ TRUTH = "#1d8a6b"
 QUIET = "#8a929e"
 INK = "#22272e"
 MAP = "viridis"
+#: For curves that have no role, in this order.
+COLOURS = (DATA, MODEL, TRUTH, "#e0a100", "#8d5fb0", "#4cb3d4", "#b8557a", INK, QUIET)
 
 #: Pixels per inch on a page, and the factor by which files are finer than that.
 DPI = 100
@@ -64,6 +67,7 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 9.5,
     "lines.linewidth": 1.8,
+    "axes.prop_cycle": cycler("color", COLOURS),
     "figure.facecolor": "white",
     "figure.dpi": DPI,
     "savefig.facecolor": "white",
@@ -84,6 +88,16 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
             return draw(*args, **kwargs)
 
     return drawn
+
+
+def png(figure: Figure) -> bytes:
+    """The drawing as a PNG file."""
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        # A column name in a script the font lacks shows boxes here; the page around it has it right.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})
+    return buffer.getvalue()
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,12 +126,7 @@ class Picture:
     @styled
     def png(self) -> bytes:
         """The drawing, at twice the resolution of the page."""
-        buffer = io.BytesIO()
-        with warnings.catch_warnings():
-            # A column name in a script the font lacks shows boxes here; the page around it has it right.
-            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-            FigureCanvasAgg(self.figure).print_png(buffer, metadata={"Software": None})
-        return buffer.getvalue()
+        return png(self.figure)
 
     def csv(self) -> bytes:
         """The numbers, as a table with one header line."""
@@ -143,6 +152,45 @@ def _cell(value: Any) -> str:
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure of so many inches, laid out so that labels do not collide."""
     return Figure(figsize=(width, height), dpi=DPI * FINER, layout="constrained")
+
+
+def panels(rows: int = 1, columns: int = 1, width: float = 3.2, height: float = 2.8, **options: Any) -> tuple[Any, Any]:
+    """A figure of rows x columns panels of so many inches each, and its axes as an array of that shape."""
+    figure = new_figure(width * columns, height * rows)
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def dots(axes: Axes, points: Any, limit: float | None = None, **options: Any) -> None:
+    """Points of the plane as small dots, in a square from -limit to limit without numbers on it."""
+    xs = np.asarray(points).reshape(-1, 2)
+    axes.plot(xs[:, 0], xs[:, 1], ".", **{"markersize": 1.5, "alpha": 0.6, **options})
+    if limit is not None:
+        axes.set(xlim=(-limit, limit), ylim=(-limit, limit), xticks=[], yticks=[], aspect="equal")
+
+
+def picture(axes: Axes, image: Any, **options: Any) -> None:
+    """An image without a frame, in shades of grey unless said otherwise."""
+    axes.imshow(np.asarray(image), **{"cmap": "gray", **options})
+    axes.set_axis_off()
+
+
+def named_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Names down the left side, the first on top, at the heights 0, 1, 2 ..."""
+    axes.set_yticks(range(len(names)), list(names))
+    axes.set_ylim(len(names) - 0.5, -0.5)
+
+
+def named_ticks(axes: Axes, values: Sequence[float]) -> None:
+    """Ticks of the lower axis at these values alone, written as they are."""
+    axes.set_xticks(values, [f"{value:g}" for value in values])
+    axes.minorticks_off()
+
+
+def bars(axes: Axes, xs: Any, estimates: Sequence[Any], times: float = 2, **options: Any) -> None:
+    """Points with bars of so many standard errors; estimates as they are, or as `Estimate.to_dict` wrote them."""
+    found = [e if isinstance(e, Mapping) else e.to_dict() for e in estimates]
+    values, errors = ([e[part] for e in found] for part in ("value", "stderr"))
+    axes.errorbar(xs, values, times * np.asarray(errors), **{"fmt": "o", "markersize": 4, "capsize": 2, **options})
 
 
 def grid_lines(axes: Axes, axis: str = "both") -> None:
