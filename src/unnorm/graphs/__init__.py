@@ -1,0 +1,18 @@
+"""Exponential random graphs: terms, walks, estimation with errors, goodness of fit.
+
+>>> import networkx
+>>> import unnorm.graphs
+>>> fitted = unnorm.graphs.fit(networkx.path_graph(5), "edges")
+>>> round(fitted.log_likelihood.value, 2)
+-6.73
+"""
+
+from unnorm.graphs.enumeration import Enumerated as Enumerated
+from unnorm.graphs.estimation import fit as fit
+from unnorm.graphs.fitted import Coefficient as Coefficient
+from unnorm.graphs.fitted import FittedGraph as FittedGraph
+from unnorm.graphs.model import Model as Model
+from unnorm.graphs.network import Network as Network
+from unnorm.graphs.network import network_of as network_of
+from unnorm.graphs.terms import TERMS as TERMS
+from unnorm.graphs.terms import parse as parse

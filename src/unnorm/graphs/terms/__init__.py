@@ -1,0 +1,36 @@
+"""The terms of models of random graphs."""
+
+from unnorm.graphs.terms.attributes import AbsDiff as AbsDiff
+from unnorm.graphs.terms.attributes import EdgeCov as EdgeCov
+from unnorm.graphs.terms.attributes import NodeCov as NodeCov
+from unnorm.graphs.terms.attributes import NodeFactor as NodeFactor
+from unnorm.graphs.terms.attributes import NodeICov as NodeICov
+from unnorm.graphs.terms.attributes import NodeMatch as NodeMatch
+from unnorm.graphs.terms.attributes import NodeMix as NodeMix
+from unnorm.graphs.terms.attributes import NodeOCov as NodeOCov
+from unnorm.graphs.terms.base import AbstractFromZero as AbstractFromZero
+from unnorm.graphs.terms.base import AbstractTerm as AbstractTerm
+from unnorm.graphs.terms.directed import CTriple as CTriple
+from unnorm.graphs.terms.directed import GWIDegree as GWIDegree
+from unnorm.graphs.terms.directed import GWODegree as GWODegree
+from unnorm.graphs.terms.directed import IDegree as IDegree
+from unnorm.graphs.terms.directed import IStar as IStar
+from unnorm.graphs.terms.directed import Mutual as Mutual
+from unnorm.graphs.terms.directed import ODegree as ODegree
+from unnorm.graphs.terms.directed import OStar as OStar
+from unnorm.graphs.terms.directed import Receiver as Receiver
+from unnorm.graphs.terms.directed import Sender as Sender
+from unnorm.graphs.terms.directed import TTriple as TTriple
+from unnorm.graphs.terms.directed import TwoPath as TwoPath
+from unnorm.graphs.terms.offset import Offset as Offset
+from unnorm.graphs.terms.parse import TERMS as TERMS
+from unnorm.graphs.terms.parse import parse as parse
+from unnorm.graphs.terms.structure import GWDSP as GWDSP
+from unnorm.graphs.terms.structure import GWESP as GWESP
+from unnorm.graphs.terms.structure import Degree as Degree
+from unnorm.graphs.terms.structure import Edges as Edges
+from unnorm.graphs.terms.structure import GWDegree as GWDegree
+from unnorm.graphs.terms.structure import Isolates as Isolates
+from unnorm.graphs.terms.structure import KStar as KStar
+from unnorm.graphs.terms.structure import Own as Own
+from unnorm.graphs.terms.structure import Triangle as Triangle
