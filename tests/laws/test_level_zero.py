@@ -22,9 +22,11 @@ from unnorm.scores import LevelledEnergy, LevelledScore
 from unnorm.spaces import Real
 from unnorm.training import fit, fit_repeats
 
+#: What those are made of that cannot be made of one number.
+PARTS = {"StraightPath": (), "Ladder": ([0.5, 2.0],), "Chain": ([0.5, 0.6],), "Path": (jnp.cos, jnp.sin)}
 #: Every process there is, small or not.
 PROCESSES = {
-    name: kind(0.5)
+    name: kind(*PARTS.get(name, (0.5,)))
     for name, kind in vars(un.noises).items()
     if inspect.isclass(kind) and issubclass(kind, AbstractGaussianNoise) and not inspect.isabstract(kind)
 }

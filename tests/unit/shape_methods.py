@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -245,6 +246,15 @@ def generators() -> Iterator[Piece]:
     yield "generators/LangevinCorrector", lambda: walk(langevin)
     yield "generators/GibbsTransition", lambda: walk(gibbs)
     yield "generators/Then", lambda: walk(kinds.Then(gibbs, langevin))
+    for solver in (
+        kinds.EulerMaruyama(), kinds.ReverseDiffusion(), kinds.ReverseFlow(), kinds.Ancestral(0.5), kinds.DDIM(0.5),
+        kinds.ExponentialIntegrator(), kinds.FlowEuler(), kinds.Heun(0.2), kinds.DPMSolver(3), kinds.UniPC(3),
+        kinds.SignalToNoise(together=False),
+    ):  # fmt: skip
+        yield f"generators/{type(solver).__name__}", lambda solver=solver: walk(solver)
+    path = diffrax.UnsafeBrownianPath(shape=(2,), key=KEY)
+    yield "generators/flow_term", lambda: traced(lambda x: kinds.flow_term(score).vf(0.5, x, None), X)
+    yield "generators/reverse_terms", lambda: traced(lambda x: kinds.reverse_terms(score, path).vf(0.5, x, None), X)
     yield "generators/generate", generate
 
 

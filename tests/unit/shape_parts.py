@@ -19,7 +19,7 @@ from beartype.door import is_bearable
 
 from unnorm import catalogue, energies, networks, noises, scores
 from unnorm.energies.committee import judged
-from unnorm.spaces import Categorical, Real
+from unnorm.spaces import Categorical, Mixed, Real
 
 Piece = tuple[str, Callable[[], Any]]
 
@@ -108,6 +108,16 @@ def nets() -> Iterator[Piece]:
     yield "networks/MLP", lambda: traced(held(mlp()), X)
     yield "networks/ResNet", lambda: traced(held(networks.ResNet(2, 1, width=4, blocks=1, key=KEY)), X)
     yield "networks/Wells", lambda: traced(held(networks.Wells(DATA, units=3, radius=0.5, key=KEY)), X)
+
+    def levelled() -> None:
+        both = Mixed((SPACE, Categorical((), 3)))
+        for make in (networks.silent_mlp, networks.silent_resnet):
+            net = networks.levelled_network(2, 2, width=4, depth=1, condition=both, make=make, key=KEY)
+            traced(held(net), X, jnp.asarray(0.5), (X, jnp.asarray(3)))
+        traced(networks.level_features, jnp.asarray(0.5), 2)
+        traced(networks.widened, mlp())
+
+    yield "networks/LevelledNetwork", levelled
 
     def convolutions() -> None:
         for size, stride, dilation in ((3, 1, 1), ((4, 2), 2, (1, 3)), (1, (3, 2), 1)):
@@ -209,9 +219,26 @@ def walk_reference(recipe: noises.AbstractReferenceFromData) -> None:
     traced(reference.of_rows, DATA)
 
 
+def walk_process(noise: noises.AbstractGaussianNoise) -> None:
+    walk_noise(noise)
+    for t in (0.5, jnp.asarray(0.5)):
+        for method in (noise.sigma, noise.drift, noise.diffusion, noise.log_ratio, lambda t: noise.between(0.1, t)):
+            traced(method, t)
+        traced(lambda x, t=t: (noise.reverse_drift(t, x, x), noise.flow(t, x, x), noise.prior_log_prob(x)), X)
+    traced(noise.level_at, jnp.asarray(0.3))
+    traced(lambda: noise.prior_sample((2,), key=KEY))
+
+
 def corruptions() -> Iterator[Piece]:
     for kind in (noises.Gaussian, noises.VarianceExploding, noises.VariancePreserving, noises.OrnsteinUhlenbeck):
         yield f"noises/{kind.__name__}", lambda kind=kind: walk_noise(kind(0.5))
+
+    for noise in (
+        noises.SubVariancePreserving(), noises.Cosine(), noises.EDM(), noises.StraightPath(), noises.Ladder([0.1, 1]),
+        noises.linear_chain(30), noises.Path(jnp.cos, jnp.sin),
+    ):  # fmt: skip
+        yield f"noises/{type(noise).__name__}", lambda noise=noise: walk_process(noise)
+    yield "noises/same_noise", lambda: noises.same_noise(noises.Cosine(), noises.EDM())
 
     def kde() -> None:
         noise = noises.KDEJump(DATA, 0.5)
@@ -265,6 +292,17 @@ def slopes() -> Iterator[Piece]:
     yield "scores/LevelledScore", lambda: walk_score(scores.levelled_score(noise, 2, width=4, depth=1, key=KEY))
     yield "scores/LevelledEnergy", lambda: walk_score(levelled)
     yield "scores/LevelEnergy", lambda: traced(held(levelled.at(0.0)), X)
+    yield "scores/LevelledFunction", lambda: walk_score(scores.LevelledFunction(lambda t, x: -x, noise))
+    labels = Categorical((), 3)
+    told = scores.levelled_score(noise, 2, condition=labels, width=4, depth=1, key=KEY)
+    yield "scores/Given", lambda: (walk_score(scores.Given(told, 1)), traced(told.at(0.5, 1), 0.0, X))
+    kinds = (
+        scores.Scaled(), scores.PredictNoise(2), scores.PredictData(), scores.PredictVelocity(), scores.PredictFlow(),
+        scores.DividedBySigma(),
+    )  # fmt: skip
+    for kind in kinds:
+        name = type(kind).__name__
+        yield f"scores/{name}", lambda kind=kind: traced(held(kind).read, noise, jnp.asarray(0.5))
     yield "scores/LevelScore", lambda: walk_score(scores.FunctionScore(lambda t, x: -x / (1 + t)).at(0.5))
     yield "scores/LevelSecondOrder", lambda: traced(held(low_rank().at(0)).diagonal, X)
     yield "scores/SpectralScore", lambda: traced(lambda xs: walk_score(scores.SpectralScore(xs)), DATA)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unnorm.arguments import require_weight
 from unnorm.noises.base import Level, Point
 from unnorm.scores import AbstractLevelledScore
 
@@ -99,6 +100,16 @@ class Then(AbstractTransition):
         first, before = self.first.step(score, t, s, Walker(state.x, mine), key=one)
         second, after = self.second.step(score, t, s, Walker(first.x, theirs), key=two)
         return Walker(second.x, (first.memory, second.memory)), added(before, after)
+
+
+def white(x: Point, temperature: float, *, key: PRNGKeyArray) -> Point:
+    """sqrt(temperature) z, z ~ N(0, I) in the shape of x."""
+    return temperature**0.5 * jax.random.normal(key, x.shape, x.dtype)
+
+
+def check_temperature(temperature: float) -> None:
+    """Refuse a temperature below zero."""
+    require_weight(temperature, "the temperature of a walk")
 
 
 def added(one: Info, other: Info) -> Info:

@@ -39,10 +39,7 @@ class GibbsTransition(AbstractOneStep):
     def move(
         self, score: AbstractLevelledScore, t: Level, s: Level, x: Point, *, key: PRNGKeyArray
     ) -> tuple[Point, Info]:
-        noise = score.noise
-        kept = noise.alpha(t) / noise.alpha(s)
-        # Between equal levels there is nothing to take away, and rounding may say less than nothing.
-        variance = jnp.maximum(noise.variance(t) - kept**2 * noise.variance(s), 0)
+        kept, variance = score.noise.between(s, t)
 
         def down(x, key):
             x, clipped = take_away(lambda y: score(t, y), self.covariance, variance, x, key=key)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from unnorm.errors import require
-from unnorm.generators.base import AbstractOneStep, Info
+from unnorm.generators.base import AbstractOneStep, Info, check_temperature, white
 from unnorm.noises.base import Level, Point
 from unnorm.scores import AbstractLevelledScore
 
@@ -14,7 +14,8 @@ from unnorm.scores import AbstractLevelledScore
 class LangevinCorrector(AbstractOneStep):
     """x <- x + a s(s, x) + sqrt(2 a) z, `steps` times, with a = ratio * sigma(s)^2.
 
-    Song and Ermon 2019; Zhang et al. 2023, Alg. 1.
+    Song and Ermon 2019; Zhang et al. 2023, Alg. 1. A temperature c other than 1 makes it a walk on the density to the
+    power 1 / c, by sqrt(2 a c) z.
 
     >>> LangevinCorrector(ratio=0.1, steps=5).steps
     5
@@ -22,9 +23,11 @@ class LangevinCorrector(AbstractOneStep):
 
     ratio: float = eqx.field(static=True, default=0.1)
     steps: int = eqx.field(static=True, default=1)
+    temperature: float = eqx.field(static=True, default=1.0)
 
     def __check_init__(self):
         require(self.ratio > 0 and self.steps >= 1, "a Langevin corrector needs a positive ratio and at least one step")
+        check_temperature(self.temperature)
 
     def move(
         self, score: AbstractLevelledScore, t: Level, s: Level, x: Point, *, key: PRNGKeyArray
@@ -32,6 +35,6 @@ class LangevinCorrector(AbstractOneStep):
         step = self.ratio * score.noise.sigma(s) ** 2
 
         def once(x, key):
-            return x + step * score(s, x) + jnp.sqrt(2 * step) * jax.random.normal(key, x.shape, x.dtype), None
+            return x + step * score(s, x) + jnp.sqrt(2 * step) * white(x, self.temperature, key=key), None
 
         return jax.lax.scan(once, x, jax.random.split(key, self.steps))[0], {}

@@ -15,7 +15,7 @@ from unnorm.arguments import named, require_count
 from unnorm.compiling import compiled
 from unnorm.devices import parts_of, share, shares, side_by_side
 from unnorm.errors import InputError, require
-from unnorm.generators.base import WALKERS, AbstractTransition, added
+from unnorm.generators.base import WALKERS, AbstractTransition, added, check_temperature
 from unnorm.generators.finish import AbstractFinish, PosteriorMean
 from unnorm.noises.base import Scalar
 from unnorm.scores import AbstractLevelledScore, Given
@@ -134,14 +134,15 @@ def generate(
     condition: Any = None,
     start: Float[ArrayLike, "n ..."] | None = None,
     finish: AbstractFinish | None = None,
+    temperature: float = 1.0,
     key: PRNGKeyArray,
 ) -> Generated:
     """n points, taken by the transition from `levels[0]` down to `levels[-1]` of the score's noise, then finished.
 
-    They begin as N(0, sigma(levels[0])^2 I) unless `start` says where. A level named twice is visited twice: annealed
-    Langevin over t_1 > ... > t_L is `LangevinCorrector` with levels (t_1, t_1, t_2, ..., t_L). The finish is
-    `PosteriorMean` unless said otherwise. `shape` is that of a point, for a score that does not know its space. A
-    conditional score takes one condition for all points, or one for each.
+    They begin as N(0, temperature sigma(levels[0])^2 I) unless `start` says where. A level named again is visited
+    again: annealed Langevin over t_1 > ... > t_L is `LangevinCorrector` with levels (t_1, t_1, t_2, ..., t_L). The
+    finish is `PosteriorMean` unless said otherwise. `shape` is that of a point, for a score that does not know its
+    space. A conditional score takes one condition for all points, or one for each.
 
     >>> import unnorm as un
     >>> noise = un.noises.VarianceExploding(0.1, 10.0)
@@ -159,11 +160,17 @@ def generate(
     ts = np.asarray(levels, np.float64)
     require(ts.ndim == 1 and len(ts) >= 2, f"a walk needs at least two noise levels along one axis, not {ts.shape}")
     require(bool(np.all(np.diff(ts) <= 0)), "noise levels must fall, or stay, from the first to the last")
+    begun = float(score.noise.alpha(jnp.asarray(ts[0], float)))
+    require(
+        begun > 0,
+        f"nothing is left of a point at level {ts[0]:g}, and no step leads away from there; begin below",
+    )
+    check_temperature(temperature)
     require_count(n, 1, "the number of points")
     n, shape = int(n), _shape(shape, score)
     begin, key = jax.random.split(key)
     if start is None:
-        xs = score.noise.sigma(jnp.asarray(ts[0], float)) * jax.random.normal(begin, (n, *shape))
+        xs = temperature**0.5 * score.noise.sigma(jnp.asarray(ts[0], float)) * jax.random.normal(begin, (n, *shape))
     else:
         xs = jnp.asarray(start, float)
         require(xs.shape == (n, *shape), f"{n} points of shape {shape} cannot start from an array of {xs.shape}")

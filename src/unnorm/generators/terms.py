@@ -27,8 +27,7 @@ def flow_term(score: AbstractLevelledScore) -> "diffrax.ODETerm":
     import diffrax  # Half a second, which most of the library does without.
 
     def velocity(t: Any, x: Any, condition: Any) -> Any:
-        noise = score.noise
-        return noise.drift(t) * x - 0.5 * noise.diffusion(t) ** 2 * score(t, x, condition)
+        return score.noise.flow(t, x, score(t, x, condition))
 
     return diffrax.ODETerm(velocity)
 
@@ -50,8 +49,7 @@ def reverse_terms(score: AbstractLevelledScore, path: "diffrax.AbstractBrownianP
     import lineax
 
     def drift(t: Any, x: Any, condition: Any) -> Any:
-        noise = score.noise
-        return noise.drift(t) * x - noise.diffusion(t) ** 2 * score(t, x, condition)
+        return score.noise.reverse_drift(t, x, score(t, x, condition))
 
     def spread(t: Any, x: Any, condition: Any) -> Any:
         return lineax.DiagonalLinearOperator(jnp.full_like(x, score.noise.diffusion(t)))

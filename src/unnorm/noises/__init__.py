@@ -4,6 +4,9 @@ from unnorm.noises.base import AbstractGaussianNoise as AbstractGaussianNoise
 from unnorm.noises.base import AbstractKernel as AbstractKernel
 from unnorm.noises.base import AbstractNoise as AbstractNoise
 from unnorm.noises.base import same_noise as same_noise
+from unnorm.noises.chains import Chain as Chain
+from unnorm.noises.chains import Ladder as Ladder
+from unnorm.noises.chains import linear_chain as linear_chain
 from unnorm.noises.gaussian import Gaussian as Gaussian
 from unnorm.noises.gaussian import OrnsteinUhlenbeck as OrnsteinUhlenbeck
 from unnorm.noises.gaussian import VarianceExploding as VarianceExploding
@@ -20,6 +23,11 @@ from unnorm.noises.kde import Independent as Independent
 from unnorm.noises.kde import KDEJump as KDEJump
 from unnorm.noises.kde import LeaveOneOut as LeaveOneOut
 from unnorm.noises.kde import Remembered as Remembered
+from unnorm.noises.processes import EDM as EDM
+from unnorm.noises.processes import Cosine as Cosine
+from unnorm.noises.processes import Path as Path
+from unnorm.noises.processes import StraightPath as StraightPath
+from unnorm.noises.processes import SubVariancePreserving as SubVariancePreserving
 from unnorm.noises.references import AbstractReference as AbstractReference
 from unnorm.noises.references import AbstractReferenceFromData as AbstractReferenceFromData
 from unnorm.noises.references import FittedKDE as FittedKDE

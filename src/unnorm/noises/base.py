@@ -64,8 +64,9 @@ class AbstractGaussianNoise(AbstractKernel):
     """q_t(y | x) = N(y; alpha(t) x, sigma(t)^2 I).
 
     Its forward process dX = f(t) X dt + g(t) dB has f = alpha'/alpha and g^2 = (sigma^2)' - 2 f sigma^2 (Song et al.
-    2021, App. B; Karras et al. 2022), so a process is defined by alpha and sigma^2 alone. The variance rather than
-    sigma, because a process that starts at sigma = 0 has an infinite slope of sigma there, and a finite one of sigma^2.
+    2021, App. B; Karras et al. 2022), so a process is defined by alpha and sigma^2 alone, and so are the ways back. The
+    variance rather than sigma, because a process that starts at sigma = 0 has an infinite slope of sigma there, and a
+    finite one of sigma^2.
     """
 
     @property
@@ -110,6 +111,45 @@ class AbstractGaussianNoise(AbstractKernel):
         """g(t) of the forward process."""
         variance, rate = jax.value_and_grad(self.variance)(jnp.asarray(t, float))
         return jnp.sqrt(rate - 2 * self.drift(t) * variance)
+
+    def reverse_drift(self, t: Level, x: Point, slope: Point) -> Point:
+        """f x - g^2 s, the drift of the reverse process dX = (f X - g^2 s) dt + g dB (Anderson 1982), s = `slope`."""
+        return self.drift(t) * x - self.diffusion(t) ** 2 * slope
+
+    def flow(self, t: Level, x: Point, slope: Point) -> Point:
+        """f x - g^2 s / 2, the velocity of the probability flow, which has the same marginals (Song et al. 2021)."""
+        return self.drift(t) * x - 0.5 * self.diffusion(t) ** 2 * slope
+
+    def between(self, s: Level, t: Level) -> tuple[Scalar, Scalar]:
+        """a and v of x_t = a x_s + sqrt(v) z, from level s up to t."""
+        kept = self.alpha(t) / self.alpha(s)
+        # Between equal levels nothing is added, and rounding may say less than nothing.
+        return kept, jnp.maximum(self.variance(t) - kept**2 * self.variance(s), 0)
+
+    def log_ratio(self, t: Level) -> Scalar:
+        """log(alpha / sigma), half the logarithm of the ratio of signal to noise."""
+        return jnp.log(self.alpha(t)) - 0.5 * jnp.log(self.variance(t))
+
+    def level_at(self, ratio: Scalar) -> Scalar:
+        """The level in [0, 1] at which log(alpha / sigma) is this number, by bisection; the nearest one if none is."""
+
+        def halve(_, bounds):
+            low, high = bounds
+            middle = 0.5 * (low + high)
+            noisier = self.log_ratio(middle) < ratio
+            return jnp.where(noisier, low, middle), jnp.where(noisier, middle, high)
+
+        ends = jnp.zeros_like(ratio), jnp.ones_like(ratio)
+        low, high = jax.lax.fori_loop(0, 8 * ratio.dtype.itemsize, halve, ends)
+        return 0.5 * (low + high)
+
+    def prior_sample(self, shape: tuple[int, ...], *, key: PRNGKeyArray) -> Point:
+        """A draw from N(0, sigma(1)^2 I), which the data with the noise of level 1 are taken to be."""
+        return self.sigma(jnp.ones(())) * jax.random.normal(key, shape)
+
+    def prior_log_prob(self, x: Point) -> Scalar:
+        """Its log density."""
+        return isotropic_log_prob(x, self.sigma(jnp.ones((), x.dtype)))
 
 
 def same_noise(one: AbstractGaussianNoise, other: AbstractGaussianNoise) -> bool:
