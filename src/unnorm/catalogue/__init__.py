@@ -16,6 +16,7 @@ from unnorm.catalogue.objectives import OBJECTIVES as OBJECTIVES
 from unnorm.catalogue.objectives import PYTHON_OBJECTIVES as PYTHON_OBJECTIVES
 from unnorm.catalogue.samplers import SAMPLERS as SAMPLERS
 from unnorm.data import PROBLEMS
+from unnorm.data.pictures import EMBEDDED
 
 #: Models that are built in Python: name, summary.
 PYTHON_MODELS = (
@@ -102,6 +103,9 @@ def listing() -> dict[str, list[tuple[str, str]]]:
         "samplers": [*((e.name, e.summary) for e in SAMPLERS), *PYTHON_SAMPLERS],
         "generators": list(GENERATORS),
         "noises": list(NOISES),
-        "data": [(name, (make.__doc__ or "").strip().splitlines()[0]) for name, make in PROBLEMS.items()],
+        "data": [
+            *((name, (make.__doc__ or "").strip().splitlines()[0]) for name, make in PROBLEMS.items()),
+            *EMBEDDED.items(),
+        ],
         "experiments": list(EXPERIMENTS),
     }

@@ -4,12 +4,13 @@ import difflib
 
 from unnorm.data.bits import BitsKind
 from unnorm.data.kinds import AbstractKind, Origin
+from unnorm.data.pictures import PictureKind
 from unnorm.data.points import PointsKind
 from unnorm.data.tabular import TableKind
 from unnorm.errors import InputError
 
 #: The first that takes something for its own reads it; the last takes everything.
-KINDS: tuple[AbstractKind, ...] = (BitsKind(), TableKind())
+KINDS: tuple[AbstractKind, ...] = (PictureKind(), BitsKind(), TableKind())
 
 
 def kind_of(origin: Origin, name: str | None = None) -> AbstractKind:
@@ -20,14 +21,14 @@ def kind_of(origin: Origin, name: str | None = None) -> AbstractKind:
 def kind_named(name: str) -> AbstractKind:
     """The kind that a person, or a run, calls so.
 
-    >>> kind_named("tables")
+    >>> kind_named("graphs")
     Traceback (most recent call last):
-    unnorm.errors.InputError: there is no kind of data called 'tables'; did you mean table? The kinds are bits, table
+    unnorm.errors.InputError: there is no kind of data called 'graphs'; the kinds are images, bits, table
     """
     for kind in (*KINDS, PointsKind()):
         if kind.name == name:
             return kind
     names = [kind.name for kind in KINDS]
     near = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    raise InputError(f"there is no kind of data called {name!r}; {hint}The kinds are {', '.join(names)}")
+    hint = f"did you mean {near[0]}? Otherwise " if near else ""
+    raise InputError(f"there is no kind of data called {name!r}; {hint}the kinds are {', '.join(names)}")

@@ -37,15 +37,24 @@ def shares_picture(prepared: Prepared, draws: AbstractDraws) -> Picture:
     return Picture(
         "shares",
         figure,
-        {"column": list(names), "data": shares[0], "draws": shares[1]},
+        {
+            "what": ["share"] * len(names) + ["covariance"] * len(first),
+            "columns": [*names, *(f"{names[i]} {names[j]}" for i, j in zip(*_above(len(names)), strict=True))],
+            "data": np.concatenate([shares[0], first]),
+            "draws": np.concatenate([shares[1], second]),
+        },
         alt="Share of ones of every column, and covariance of every pair of columns: draws against held-out rows.",
         caption=f"Points on the dashed line agree. The share of a column among {len(rows):,} held-out rows errs by "
         f"{error:.3f} at most (one standard error).{shown}",
     )
 
 
+def _above(columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """The two columns of every pair that is shown."""
+    return np.triu_indices(min(columns, MOST_COLUMNS), 1)
+
+
 def _pairs(rows: np.ndarray, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The covariance of every two columns in both."""
-    some = min(rows.shape[1], MOST_COLUMNS)
-    above = np.triu_indices(some, 1)
+    some, above = min(rows.shape[1], MOST_COLUMNS), _above(rows.shape[1])
     return tuple(np.cov(part[:, :some].T, ddof=0).reshape(some, some)[above] for part in (rows, draws))  # pyright: ignore

@@ -4,7 +4,9 @@ from functools import singledispatch
 
 from unnorm.data.bits import BitsSchema
 from unnorm.data.kinds import AbstractSchema
+from unnorm.data.pictures import PictureSchema
 from unnorm.data.tabular import TableSchema
+from unnorm.report import pictures
 from unnorm.report.bits import shares_picture
 from unnorm.report.pairs import density_picture
 from unnorm.report.section import Section, Subject
@@ -24,6 +26,11 @@ def _(schema: TableSchema, subject: Subject) -> list[Section]:
         return []
     title = "Data and draws" if len(schema.columns) > 2 else "The learnt density"
     return [Section(title, figures=(density_picture(subject.model, subject.prepared, known),))]
+
+
+@sections_of.register
+def _(schema: PictureSchema, subject: Subject) -> list[Section]:
+    return pictures.sections(schema, subject)
 
 
 @sections_of.register

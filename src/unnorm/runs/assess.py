@@ -90,12 +90,18 @@ def log_z_of_model(
     model: AbstractEnergy, prepared: Prepared, references: References, *, key: PRNGKeyArray
 ) -> Estimate | None:
     """log Z of an energy of the prepared points; None where nothing here can tell."""
-    proposal = proposal_for(model, prepared, references)
-    # On sites `log_partition` sums all points where they are few, and finds a base of its own where they are many.
-    alone = isinstance(model, AbstractNormalised) or isinstance(model.space, Binary | Categorical)
-    if proposal is None and not alone:
+    if not has_log_z(model, references):
         return None
-    return log_partition(model, base=proposal, key=key)
+    return log_partition(model, base=proposal_for(model, prepared, references), key=key)
+
+
+def has_log_z(model: AbstractEnergy, references: References) -> bool:
+    """Whether log Z can be told: from a base, exactly, or on sites.
+
+    There `log_partition` sums all points where they are few, and finds a base of its own where they are many.
+    """
+    exact = isinstance(model, AbstractNormalised)
+    return exact or references.proposal is not None or isinstance(model.space, Binary | Categorical)
 
 
 def in_unit_coordinates(energy: AbstractEnergy, prepared: Prepared) -> AbstractEnergy:

@@ -16,7 +16,7 @@ from unnorm.data.recorded import Decimals
 from unnorm.errors import InputError
 from unnorm.estimate import Estimate
 from unnorm.evaluation import energies
-from unnorm.runs.assess import log_z_of_model
+from unnorm.runs.assess import has_log_z, log_z_of_model
 from unnorm.runs.findings import LogZ
 from unnorm.runs.folder import Run
 from unnorm.runs.left_out import log_densities_left_out, places_of
@@ -58,12 +58,14 @@ def log_z_of(run: Run, *, seed: int | None = None, tell: Tell | None = None) -> 
     known = None if saved is None else saved.find(LogZ)
     if known is not None:
         return known.estimate
+    require_same_space(run)
+    references = run.baselines()
+    if not has_log_z(run.model, references):
+        raise InputError(f"nothing here estimates log Z on {run.prepared.space}, so rows have no log density yet")
     if tell is not None:
         tell("Estimating log Z ...")
-    require_same_space(run)
-    found = log_z_of_model(run.model, run.prepared, run.baselines(), key=jax.random.key(seed + 1))
-    if found is None:
-        raise InputError(f"nothing here estimates log Z on {run.prepared.space}, so rows have no log density yet")
+    found = log_z_of_model(run.model, run.prepared, references, key=jax.random.key(seed + 1))
+    assert found is not None
     return found
 
 
