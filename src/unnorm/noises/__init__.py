@@ -3,6 +3,9 @@
 from unnorm.noises.base import AbstractGaussianNoise as AbstractGaussianNoise
 from unnorm.noises.base import AbstractKernel as AbstractKernel
 from unnorm.noises.base import AbstractNoise as AbstractNoise
+from unnorm.noises.flips import AbstractSymmetricNoise as AbstractSymmetricNoise
+from unnorm.noises.flips import Flips as Flips
+from unnorm.noises.flips import OneSite as OneSite
 from unnorm.noises.gaussian import Gaussian as Gaussian
 from unnorm.noises.gaussian import OrnsteinUhlenbeck as OrnsteinUhlenbeck
 from unnorm.noises.gaussian import VarianceExploding as VarianceExploding
