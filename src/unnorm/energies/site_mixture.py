@@ -16,8 +16,8 @@ from unnorm.energies.site_network import shares_of
 from unnorm.errors import require
 from unnorm.spaces import AbstractArray, AbstractSpace
 
-#: Steps of EM at the most, and the gain of mean log-likelihood below which it stops.
-MOST_STEPS, LEAST_GAIN = 500, 1e-5
+#: Steps of EM at the most, and the change of every probability below which it stops.
+MOST_STEPS, LEAST_CHANGE = 2000, 1e-5
 #: Numbers of components that are tried.
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 
@@ -64,33 +64,30 @@ class SiteMixture(AbstractNormalised):
 
 @compiled
 def _em(start: SiteMixture, rows: Float[Array, "n sites k"], prior: float):
-    """Expectation and maximisation in turn, until the mean log-likelihood gains too little."""
+    """Expectation and maximisation in turn, until no probability changes any more; and the mean log-likelihood."""
     n = len(rows)
 
-    def fitted(shares: Float[Array, "n m"]) -> SiteMixture:
-        counts = jnp.einsum("nm,nik->mik", shares, rows) + prior
-        weights = jnp.log(shares.sum(0) + prior) - jnp.log(n + prior * shares.shape[1])
-        tables = jnp.log(counts) - jnp.log(counts.sum(-1, keepdims=True))
-        return eqx.tree_at(lambda model: (model.logits, model.tables), start, (weights, tables))
-
-    def parts(model: SiteMixture) -> Float[Array, "n m"]:
-        return model.logits + jnp.einsum("mik,nik->nm", model.tables, rows)
+    def parts(weights: Array, tables: Array) -> Float[Array, "n m"]:
+        return weights + jnp.einsum("mik,nik->nm", tables, rows)
 
     def unfinished(carry):
-        _, gain, step, _ = carry
-        return (gain > LEAST_GAIN) & (step < MOST_STEPS)
+        return (carry[2] > LEAST_CHANGE) & (carry[3] < MOST_STEPS)
 
     def step(carry):
-        arrays, _, count, last = carry
-        found = parts(eqx.combine(arrays, static))
-        now = jnp.mean(jax.nn.logsumexp(found, axis=1))
-        model = fitted(jax.nn.softmax(found, axis=1))
-        return eqx.filter(model, eqx.is_array), now - last, count + 1, now
+        weights, tables, _, count = carry
+        shares = jax.nn.softmax(parts(weights, tables), axis=1)
+        counts = jnp.einsum("nm,nik->mik", shares, rows) + prior
+        later = jnp.log(shares.sum(0) + prior) - jnp.log(n + prior * shares.shape[1])
+        laws = jnp.log(counts) - jnp.log(counts.sum(-1, keepdims=True))
+        change = jnp.maximum(
+            jnp.max(jnp.abs(jnp.exp(later) - jnp.exp(weights))), jnp.max(jnp.abs(jnp.exp(laws) - jnp.exp(tables)))
+        )
+        return later, laws, change, count + 1
 
-    arrays, static = eqx.partition(start, eqx.is_array)
-    first = (arrays, jnp.asarray(jnp.inf), 0, jnp.asarray(-jnp.inf))
-    arrays, _, _, value = jax.lax.while_loop(unfinished, step, first)
-    return eqx.combine(arrays, static), value
+    first = (jax.nn.log_softmax(start.logits), jax.nn.log_softmax(start.tables), jnp.asarray(1.0), 0)
+    weights, tables, _, _ = jax.lax.while_loop(unfinished, step, first)
+    found = eqx.tree_at(lambda model: (model.logits, model.tables), start, (weights, tables))
+    return found, jnp.mean(jax.nn.logsumexp(parts(weights, tables), axis=1))
 
 
 def fit_site_mixture(

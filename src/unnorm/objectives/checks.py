@@ -13,7 +13,7 @@ from unnorm.errors import InputError, require
 from unnorm.noises import AbstractGaussianNoise
 from unnorm.samplers.base import AbstractSampler
 from unnorm.scores import AbstractScore, ConditionalEnergy
-from unnorm.spaces import AbstractSpace, Binary
+from unnorm.spaces import AbstractSpace, Binary, Categorical
 
 
 def require_kind(given: Any, kinds: type | tuple[type, ...], sentence: str) -> None:
@@ -40,7 +40,8 @@ def require_energy(model: Any, who: str) -> None:
 
 def require_real(space: AbstractSpace, who: str, why: str) -> None:
     """Refuse a space whose points are no vectors of real numbers."""
-    advice = "PCD(samplers.Gibbs()) trains" if isinstance(space, Binary) else "CNCE takes a noise of your own"
+    sites = isinstance(space, Binary | Categorical)
+    advice = "PCD(samplers.Gibbs()) trains" if sites else "CNCE takes a noise of your own"
     require(space.continuous, f"{who} {why}, and {space} has no such points; {advice} there")
 
 

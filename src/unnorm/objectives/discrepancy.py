@@ -169,8 +169,10 @@ class EnergyDiscrepancy(AbstractObjective):
 
     x'_ij are M ways back from one noisy copy y_i of x_i. The mean of M exponentials inside the logarithm makes a bias
     of order 1/M; w/M, of the same order, bounds each term from below and with it the gradient's variance: without it
-    (w = 0) a network can drive U(x') - U(x) without end. Noise too narrow does not see across gaps, noise too wide
-    needs many draws.
+    (w = 0) a network can drive U(x') - U(x) without end. At w = 1 there is no bias: the loss is that of telling x_i
+    from its M ways back, -log of its share of exp(-U), and given y_i and all of them the data point is each of them
+    with probability proportional to its density. Noise too narrow does not see across gaps, noise too wide needs many
+    draws.
 
     >>> import unnorm as un
     >>> EnergyDiscrepancy(un.noises.Gaussian(0.5), draws=16).draws

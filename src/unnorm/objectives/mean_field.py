@@ -9,7 +9,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.arguments import require_count
 from unnorm.devices import split_over_devices
-from unnorm.energies import DeepBoltzmann
+from unnorm.energies import DeepBoltzmann, blocks_of
+from unnorm.energies.factorised import redrawn
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
 from unnorm.objectives.checks import require_kind, require_sampler
 from unnorm.objectives.contrastive_divergence import move_chains
@@ -70,13 +71,17 @@ class MeanFieldPCD(AbstractObjective):
     def init(
         self, model: DeepBoltzmann, data: Float[Array, "n visible"], *, key: PRNGKeyArray
     ) -> Float[Array, "chains units"]:
-        """The chains: visible units at data points drawn with replacement, hidden ones by fair coins."""
+        """The chains: visible units at data points drawn with replacement, hidden ones drawn to go with them."""
         _require_deep(model)
         self.sampler.check(model)
-        which, coins = jax.random.split(key)
+        which, coins, up = jax.random.split(key, 3)
         rows = data[jax.random.randint(which, (self.chains,), 0, len(data))].astype(float)
         hidden = jax.random.bernoulli(coins, 0.5, (self.chains, model.space.size - model.visible)).astype(float)
-        return jnp.concatenate([rows, hidden], axis=1)
+        blocks = blocks_of(model)
+        assert blocks is not None
+        # The odd layers, with fair coins above them: with one hidden layer this is its law.
+        points, keys = jnp.concatenate([rows, hidden], axis=1), jax.random.split(up, self.chains)
+        return jax.vmap(lambda x, k: redrawn(blocks, 1, x, key=k))(points, keys)
 
     def __call__(
         self,
