@@ -15,7 +15,7 @@ from unnorm.networks import MLP
 from unnorm.networks.autoencoder import Autoencoder, GaussianDecoder, PointEncoder
 from unnorm.samplers import Gibbs, Langevin
 from unnorm.scores import AbstractPlainScore, FreeScore, GaussianDenoiser, SpectralScore, stein_score
-from unnorm.spaces import Binary, Categorical, Real
+from unnorm.spaces import Binary, Categorical, Graph, Real
 
 KEY = jax.random.key(0)
 X = jax.random.normal(KEY, (64, 2))
@@ -162,6 +162,10 @@ MODELS = {
     "score matching of coins": (lambda: init(O.FDSSM(), COINS, jnp.ones((8, 2))), "PCD(samplers.Gibbs()) trains there"),
     "score matching of categories": (
         lambda: init(O.FDSSM(), FunctionEnergy(jnp.sum, Categorical((2,), 3)), jnp.ones((8, 2))),
+        "PCD(samplers.Gibbs()) trains there",
+    ),
+    "score matching of graphs": (
+        lambda: init(O.FDSSM(), FunctionEnergy(jnp.sum, Graph(2)), jnp.ones((8, 2, 2))),
         "CNCE takes a noise of your own there",
     ),
     "CNCE of an energy with levels": (

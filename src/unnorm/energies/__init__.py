@@ -24,11 +24,13 @@ from unnorm.energies.em import random_mixture as random_mixture
 from unnorm.energies.enumeration import count_points as count_points
 from unnorm.energies.enumeration import enumerated_log_z as enumerated_log_z
 from unnorm.energies.enumeration import every_point as every_point
+from unnorm.energies.exponential_family import ExponentialFamily as ExponentialFamily
 from unnorm.energies.factorised import AbstractFactorised as AbstractFactorised
 from unnorm.energies.factorised import AbstractHidden as AbstractHidden
 from unnorm.energies.factorised import AbstractSitewise as AbstractSitewise
 from unnorm.energies.factorised import Blocks as Blocks
 from unnorm.energies.factorised import blocks_of as blocks_of
+from unnorm.energies.factorised import every_site as every_site
 from unnorm.energies.factorised import site_logits as site_logits
 from unnorm.energies.flow import NICE as NICE
 from unnorm.energies.gaussian import GaussianDensity as GaussianDensity
@@ -42,6 +44,10 @@ from unnorm.energies.kernel import DKEF as DKEF
 from unnorm.energies.latent import LatentPosterior as LatentPosterior
 from unnorm.energies.latent import LatentPrior as LatentPrior
 from unnorm.energies.latent import latent_prior as latent_prior
+from unnorm.energies.markov import MarkovFit as MarkovFit
+from unnorm.energies.markov import MarkovNetwork as MarkovNetwork
+from unnorm.energies.markov import fit_markov_network as fit_markov_network
+from unnorm.energies.markov import markov_network as markov_network
 from unnorm.energies.mixture import GaussianMixture as GaussianMixture
 from unnorm.energies.mixture import gaussian_mixture as gaussian_mixture
 from unnorm.energies.neural import MLPEnergy as MLPEnergy
@@ -53,6 +59,12 @@ from unnorm.energies.reference import choose_reference as choose_reference
 from unnorm.energies.site_graph import SiteGraph as SiteGraph
 from unnorm.energies.site_graph import lattice as lattice
 from unnorm.energies.site_graph import site_graph as site_graph
+from unnorm.energies.site_mixture import SiteMixture as SiteMixture
+from unnorm.energies.site_mixture import best_site_mixture as best_site_mixture
+from unnorm.energies.site_mixture import fit_site_mixture as fit_site_mixture
+from unnorm.energies.site_network import AbstractRelaxed as AbstractRelaxed
+from unnorm.energies.site_network import SiteNetwork as SiteNetwork
+from unnorm.energies.site_network import mlp_on_sites as mlp_on_sites
 from unnorm.energies.sites import IndependentSites as IndependentSites
 from unnorm.energies.sites import fit_sites as fit_sites
 from unnorm.energies.sites import uniform as uniform

@@ -14,17 +14,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
 from unnorm.energies.base import AbstractEnergy, AbstractNormalised, Point, Scalar
+from unnorm.energies.site_network import input_size, site_inputs
 from unnorm.errors import InputError
 from unnorm.networks import MLP
 from unnorm.parts import AbstractPartlyFixed, held
-from unnorm.spaces import Real
+from unnorm.spaces import AbstractArray
 
 
 class Tilted(AbstractEnergy, AbstractPartlyFixed):
     """E(x) = -log q0(x) + network(x): p is q0 tilted by exp(-network).
 
     The parameters of q0 are fixed under any objective and optimiser. A network of linear growth cannot undo the tails
-    of a Gaussian or a mixture of them, so Z is finite.
+    of a Gaussian or a mixture of them, so Z is finite. Of zeros and ones and of categories a network sees what
+    `energies.SiteNetwork` does.
 
     >>> import jax, jax.numpy as jnp, unnorm as un
     >>> model = tilt(un.energies.standard_gaussian(2), key=jax.random.key(0))
@@ -34,11 +36,13 @@ class Tilted(AbstractEnergy, AbstractPartlyFixed):
 
     reference: AbstractNormalised
     network: Callable[[Array], Array]
-    space: Real = eqx.field(static=True)
+    space: AbstractArray = eqx.field(static=True)
 
     def __init__(self, reference: AbstractNormalised, network: Callable[[Array], Array]):
-        if not isinstance(reference.space, Real):
-            raise InputError(f"a tilted reference lives on a Real space, not on {reference.space}")
+        if not isinstance(reference.space, AbstractArray):
+            raise InputError(
+                f"a tilted reference lives on arrays of numbers or of categories, not on {reference.space}"
+            )
         self.reference = reference
         self.network = network
         self.space = reference.space
@@ -47,7 +51,8 @@ class Tilted(AbstractEnergy, AbstractPartlyFixed):
         return (self.reference,)
 
     def __call__(self, x: Point) -> Scalar:
-        return held(self.reference)(x) + self.network(x.reshape(-1))[0]
+        seen = x.reshape(-1) if self.space.continuous else site_inputs(self.space, x)
+        return held(self.reference)(x) + self.network(seen)[0]
 
 
 def silenced(network: MLP) -> MLP:
@@ -58,6 +63,6 @@ def silenced(network: MLP) -> MLP:
 
 def tilt(reference: AbstractNormalised, *, width: int = 128, depth: int = 3, key: PRNGKeyArray) -> Tilted:
     """A reference tilted by a multilayer perceptron that starts at zero."""
-    if not isinstance(reference.space, Real):
-        raise InputError(f"a tilted reference lives on a Real space, not on {reference.space}")
-    return Tilted(reference, silenced(MLP(reference.space.size, 1, width=width, depth=depth, key=key)))
+    space = reference.space
+    inputs = space.size if space.continuous else input_size(space)
+    return Tilted(reference, silenced(MLP(inputs, 1, width=width, depth=depth, key=key)))

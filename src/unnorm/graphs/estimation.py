@@ -74,9 +74,7 @@ def _networks(graph: Any) -> list[Network]:
     return networks
 
 
-def _estimable(
-    model: Model, graphs: Sequence[np.ndarray], observed: np.ndarray
-) -> tuple[Model, logistic.Design]:
+def _estimable(model: Model, graphs: Sequence[np.ndarray], observed: np.ndarray) -> tuple[Model, logistic.Design]:
     """Refuse terms that cannot be told apart, and pin those whose estimate is infinite."""
     for _ in range(model.size + 1):
         design = logistic.design(model, graphs)

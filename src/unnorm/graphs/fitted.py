@@ -222,7 +222,12 @@ def _text(fitted: FittedGraph) -> list[str]:
     lines = [f"Exponential random graph: {size}" if count == 1 else f"{count} exponential random graphs: each {size}"]
     lines.append(f"fitted by {fitted.method}")
     if not fitted.outcome.ok:
-        return [*lines, "", f"No estimate: {fitted.outcome.message}. {fitted.outcome.advice}", *_paragraphs(fitted.notes)]
+        return [
+            *lines,
+            "",
+            f"No estimate: {fitted.outcome.message}. {fitted.outcome.advice}",
+            *_paragraphs(fitted.notes),
+        ]
     lines += ["", *aligned(fitted.rows()), "*** p < 0.001, ** p < 0.01, * p < 0.05, . p < 0.1", ""]
     if math.isfinite(fitted.log_likelihood.value):
         pairs = network.dyads * count

@@ -69,7 +69,13 @@ def far_too_many(edges: int, pairs: int) -> int:
 
 
 def maximise(
-    model: Model, graphs: Sequence[np.ndarray], observed: np.ndarray, start: np.ndarray, fallback: np.ndarray, *, key: Any
+    model: Model,
+    graphs: Sequence[np.ndarray],
+    observed: np.ndarray,
+    start: np.ndarray,
+    fallback: np.ndarray,
+    *,
+    key: Any,
 ) -> Maximum:
     """Steps towards the maximum, then a large sample there from which it is read off with its error.
 

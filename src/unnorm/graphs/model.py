@@ -60,7 +60,10 @@ class Model:
             require_kind(term.term if isinstance(term, Offset) else term, self.network)
         doubled = sorted({name for name in self.names if self.names.count(name) > 1})
         require(not doubled, f"{', '.join(doubled)} is in the model more than once; name each term once")
-        require(len(self.pinned) > 0 or not all(self.fixed), "every term is an offset, so there is nothing to learn; add a term, as edges")
+        require(
+            len(self.pinned) > 0 or not all(self.fixed),
+            "every term is an offset, so there is nothing to learn; add a term, as edges",
+        )
 
     @cached_property
     def names(self) -> tuple[str, ...]:

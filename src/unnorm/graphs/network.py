@@ -164,9 +164,7 @@ def network_of(graph: Any) -> Network:
     )
     edges = np.array(distinct, np.int32).reshape(-1, 2)
     names = dict.fromkeys(name for _, data in graph.nodes(data=True) for name in data)
-    attributes = {
-        str(name): _column([data.get(name) for _, data in graph.nodes(data=True)]) for name in names
-    }
+    attributes = {str(name): _column([data.get(name) for _, data in graph.nodes(data=True)]) for name in names}
     return Network(len(labels), directed, edges, labels, attributes, _notes(labels, edges))
 
 
@@ -192,4 +190,6 @@ def _notes(labels: tuple[Any, ...], edges: np.ndarray) -> tuple[str, ...]:
     if not alone.size:
         return ()
     count = f"{alone.size} of {len(labels)} vertices {'has' if alone.size == 1 else 'have'} no edge"
-    return (f"{count} ({_some([labels[v] for v in alone])}) and count like the others; remove them if they should not.",)
+    return (
+        f"{count} ({_some([labels[v] for v in alone])}) and count like the others; remove them if they should not.",
+    )

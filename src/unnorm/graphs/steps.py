@@ -136,7 +136,9 @@ def ran_away(
 
     message = f"the model is degenerate: with coefficients {at(theta)} the walk leaves what was observed for {far}"
     if sound is not None:
-        message += f", and with {at(sound[0])} half of its graphs have at most {at(sound[1])} (observed: {at(observed)})"
+        message += (
+            f", and with {at(sound[0])} half of its graphs have at most {at(sound[1])} (observed: {at(observed)})"
+        )
     return Outcome(OutcomeCode.DIVERGED, step, message, _advice(model))
 
 

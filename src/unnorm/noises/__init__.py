@@ -7,6 +7,9 @@ from unnorm.noises.base import same_noise as same_noise
 from unnorm.noises.chains import Chain as Chain
 from unnorm.noises.chains import Ladder as Ladder
 from unnorm.noises.chains import linear_chain as linear_chain
+from unnorm.noises.flips import AbstractSymmetricNoise as AbstractSymmetricNoise
+from unnorm.noises.flips import Flips as Flips
+from unnorm.noises.flips import OneSite as OneSite
 from unnorm.noises.gaussian import Gaussian as Gaussian
 from unnorm.noises.gaussian import OrnsteinUhlenbeck as OrnsteinUhlenbeck
 from unnorm.noises.gaussian import VarianceExploding as VarianceExploding

@@ -4,6 +4,8 @@ from unnorm.objectives.at_level import AtLevel as AtLevel
 from unnorm.objectives.base import AbstractObjective as AbstractObjective
 from unnorm.objectives.base import Info as Info
 from unnorm.objectives.cnce import CNCE as CNCE
+from unnorm.objectives.conditionals import PseudoLikelihood as PseudoLikelihood
+from unnorm.objectives.conditionals import RatioMatching as RatioMatching
 from unnorm.objectives.contrastive_divergence import CD as CD
 from unnorm.objectives.contrastive_divergence import PCD as PCD
 from unnorm.objectives.contrastive_divergence import ShortRun as ShortRun
@@ -14,7 +16,10 @@ from unnorm.objectives.discrepancy import AbstractPerturbation as AbstractPertur
 from unnorm.objectives.discrepancy import EnergyDiscrepancy as EnergyDiscrepancy
 from unnorm.objectives.discrepancy import GaussianPerturbation as GaussianPerturbation
 from unnorm.objectives.discrepancy import Perturbation as Perturbation
+from unnorm.objectives.discrepancy import Pooling as Pooling
+from unnorm.objectives.discrepancy import SymmetricPerturbation as SymmetricPerturbation
 from unnorm.objectives.exact_likelihood import MLE as MLE
+from unnorm.objectives.exact_likelihood import EnumeratedLikelihood as EnumeratedLikelihood
 from unnorm.objectives.finite_difference import FDSSM as FDSSM
 from unnorm.objectives.flow_curvature import FlowApproximateBP as FlowApproximateBP
 from unnorm.objectives.flow_curvature import FlowCurvaturePropagation as FlowCurvaturePropagation
@@ -30,6 +35,7 @@ from unnorm.objectives.implicit import two_rates as two_rates
 from unnorm.objectives.kernel_family import FittedKernelFamily as FittedKernelFamily
 from unnorm.objectives.kernel_family import KernelFamily as KernelFamily
 from unnorm.objectives.kernel_family import finalise as finalise
+from unnorm.objectives.mean_field import MeanFieldPCD as MeanFieldPCD
 from unnorm.objectives.nce import NCE as NCE
 from unnorm.objectives.propagation import ApproximateBP as ApproximateBP
 from unnorm.objectives.propagation import CurvaturePropagation as CurvaturePropagation

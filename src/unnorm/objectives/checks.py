@@ -15,7 +15,7 @@ from unnorm.noises import AbstractGaussianNoise, same_noise
 from unnorm.parts import held
 from unnorm.samplers.base import AbstractSampler
 from unnorm.scores import AbstractLevelledScore, AbstractScore, LevelledEnergy
-from unnorm.spaces import AbstractSpace, Binary, Conditioned
+from unnorm.spaces import AbstractSpace, Binary, Categorical, Conditioned
 
 
 def require_kind(given: Any, kinds: type | tuple[type, ...], sentence: str) -> None:
@@ -40,7 +40,8 @@ def require_energy(model: Any, who: str) -> None:
 
 def require_real(space: AbstractSpace, who: str, why: str) -> None:
     """Refuse a space whose points are no vectors of real numbers."""
-    advice = "PCD(samplers.Gibbs()) trains" if isinstance(space, Binary) else "CNCE takes a noise of your own"
+    sites = isinstance(space, Binary | Categorical)
+    advice = "PCD(samplers.Gibbs()) trains" if sites else "CNCE takes a noise of your own"
     require(space.continuous, f"{who} {why}, and {space} has no such points; {advice} there")
 
 

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.arguments import named, require_count
 from unnorm.energies import AbstractEnergy
-from unnorm.noises import AbstractGaussianNoise, AbstractNoise, AbstractNoiseFromData
+from unnorm.noises import AbstractGaussianNoise, AbstractNoise, AbstractNoiseFromData, AbstractSymmetricNoise
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
 from unnorm.objectives.checks import (
     require_energy,
@@ -52,6 +52,8 @@ class CNCE(AbstractObjective):
         """The noise itself, fitted to the data where it needs them."""
         require_energy(model, "CNCE")
         fitted = self.noise.fit(data) if isinstance(self.noise, AbstractNoiseFromData) else self.noise
+        if isinstance(fitted, AbstractSymmetricNoise):
+            fitted.check(model.space)
         if fitted.makes_real_numbers:
             require_real(model.space, f"CNCE with {named(self.noise)}", "makes noise of real numbers")
         require_finite(fitted, "CNCE", self.noise)

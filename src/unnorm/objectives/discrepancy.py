@@ -12,26 +12,34 @@ the Ornstein-Uhlenbeck process over time s, alpha = e^-s and sigma^2 = 1 - e^-2s
 t = e^2s - 1. (Running the same process forward from y would be another, wrong, law.) Schroeder et al. 2023.
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from unnorm.arguments import require_count, require_weight
 from unnorm.energies import AbstractEnergy
-from unnorm.noises import AbstractGaussianNoise
+from unnorm.errors import require
+from unnorm.noises import AbstractGaussianNoise, AbstractSymmetricNoise
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
 from unnorm.objectives.checks import require_energy, require_gaussian, require_kind, require_real, require_sigma
+from unnorm.spaces import AbstractSpace, Binary, Categorical
 
 Point = Shaped[Array, "..."]
 
 
 class AbstractPerturbation(eqx.Module):
     """A kernel q(y | x) and the way back from y."""
+
+    @abstractmethod
+    def check(self, space: AbstractSpace) -> None:
+        """Refuse, in one sentence, a space whose points it does not perturb."""
 
     @abstractmethod
     def forward(self, x: Point, *, key: PRNGKeyArray) -> Point:
@@ -61,6 +69,9 @@ class GaussianPerturbation(AbstractPerturbation):
         require_gaussian(self.noise, "a Gaussian perturbation")
         require_sigma(self.noise, self.level, "a Gaussian perturbation")
 
+    def check(self, space: AbstractSpace) -> None:
+        require_real(space, "EnergyDiscrepancy with Gaussian noise", "makes points of real numbers")
+
     def forward(self, x: Point, *, key: PRNGKeyArray) -> Point:
         return self.noise.sample(jnp.asarray(self.level), x, key=key)
 
@@ -76,6 +87,9 @@ class Perturbation(AbstractPerturbation):
     there: Callable[[Point, PRNGKeyArray], Point]
     back: Callable[[Point, PRNGKeyArray], Point]
 
+    def check(self, space: AbstractSpace) -> None:
+        """Nothing is known of the two functions."""
+
     def forward(self, x: Point, *, key: PRNGKeyArray) -> Point:
         return self.there(x, key)
 
@@ -83,14 +97,69 @@ class Perturbation(AbstractPerturbation):
         return self.back(y, key)
 
 
-def _as_perturbation(given: AbstractPerturbation | AbstractGaussianNoise) -> AbstractPerturbation:
+class SymmetricPerturbation(AbstractPerturbation):
+    """A noise with q(y | x) = q(x | y), there and back: x' is the noisy copy with noise once more.
+
+    `noises.Flips(e)` is the seed's Bernoulli kernel, x' = x xor mask xor mask', `noises.OneSite()` its neighbourhood on
+    the grid, where y and x' differ in one site.
+    """
+
+    noise: AbstractSymmetricNoise
+
+    def check(self, space: AbstractSpace) -> None:
+        self.noise.check(space)
+
+    def forward(self, x: Point, *, key: PRNGKeyArray) -> Point:
+        return self.noise.sample(jnp.zeros(()), x, key=key)
+
+    def backward(self, y: Point, *, key: PRNGKeyArray) -> Point:
+        return self.noise.sample(jnp.zeros(()), y, key=key)
+
+
+class Pooling(AbstractPerturbation):
+    """y is what is left when windows of sites are pooled (how many of each value), x' uniform among what pools to y.
+
+    So x' is x with the values of every window in a random order: a map that loses information and adds no noise
+    (seed 002). `window` holds the side of a window in each direction of the points, which it must divide.
+
+    >>> Pooling((2, 2)).backward(jnp.eye(4), key=jax.random.key(0)).sum(axis=(0, 1)).item()
+    4.0
+    """
+
+    window: tuple[int, ...] = eqx.field(static=True)
+
+    def __check_init__(self):
+        for side in self.window:
+            require_count(side, 1, "the sides of a window")
+
+    def check(self, space: AbstractSpace) -> None:
+        shape = space.shape if isinstance(space, Binary | Categorical) else ()
+        fits = len(shape) == len(self.window) and all(n % w == 0 for n, w in zip(shape, self.window, strict=True))
+        require(fits, f"windows of {self.window} do not tile points of {space}; choose sides that divide its shape")
+
+    def forward(self, x: Point, *, key: PRNGKeyArray) -> Point:
+        return x
+
+    def backward(self, y: Point, *, key: PRNGKeyArray) -> Point:
+        counts = [n // w for n, w in zip(y.shape, self.window, strict=True)]
+        split = y.reshape([part for pair in zip(counts, self.window, strict=True) for part in pair])
+        # Where the windows are first, then what is in them.
+        axes = (*range(0, split.ndim, 2), *range(1, split.ndim, 2))
+        rows = split.transpose(axes).reshape(math.prod(counts), -1)
+        mixed = jax.random.permutation(key, rows, axis=1, independent=True)
+        return mixed.reshape(*counts, *self.window).transpose(tuple(np.argsort(axes))).reshape(y.shape)
+
+
+def _as_perturbation(given: Any) -> AbstractPerturbation:
     if isinstance(given, AbstractGaussianNoise):
         return GaussianPerturbation(given)
+    if isinstance(given, AbstractSymmetricNoise):
+        return SymmetricPerturbation(given)
     require_kind(
         given,
         AbstractPerturbation,
-        "energy discrepancy needs Gaussian noise such as noises.Gaussian(0.5), or an objectives.Perturbation with a "
-        "way back, and {} is neither",
+        "energy discrepancy needs noise such as noises.Gaussian(0.5) or noises.Flips(0.1), or an "
+        "objectives.Perturbation with a way back, and {} is neither",
     )
     return given
 
@@ -100,8 +169,10 @@ class EnergyDiscrepancy(AbstractObjective):
 
     x'_ij are M ways back from one noisy copy y_i of x_i. The mean of M exponentials inside the logarithm makes a bias
     of order 1/M; w/M, of the same order, bounds each term from below and with it the gradient's variance: without it
-    (w = 0) a network can drive U(x') - U(x) without end. Noise too narrow does not see across gaps, noise too wide
-    needs many draws.
+    (w = 0) a network can drive U(x') - U(x) without end. At w = 1 there is no bias: the loss is that of telling x_i
+    from its M ways back, -log of its share of exp(-U), and given y_i and all of them the data point is each of them
+    with probability proportional to its density. Noise too narrow does not see across gaps, noise too wide needs many
+    draws.
 
     >>> import unnorm as un
     >>> EnergyDiscrepancy(un.noises.Gaussian(0.5), draws=16).draws
@@ -120,8 +191,7 @@ class EnergyDiscrepancy(AbstractObjective):
     def init(self, model: AbstractEnergy, data: Shaped[Array, "n ..."], *, key: PRNGKeyArray) -> None:
         """Nothing persists between steps."""
         require_energy(model, "EnergyDiscrepancy")
-        if isinstance(self.perturbation, GaussianPerturbation):
-            require_real(model.space, "EnergyDiscrepancy with Gaussian noise", "makes points of real numbers")
+        self.perturbation.check(model.space)
         return None
 
     def __call__(

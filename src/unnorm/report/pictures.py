@@ -7,7 +7,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 
 from unnorm.data.pictures import PictureSchema, shades, sheet
-from unnorm.report.figures import WIDE, Picture, new_figure, styled
+from unnorm.plots import WIDE, Picture, new_figure, styled
 from unnorm.report.section import Section, Subject
 from unnorm.report.tables import Row, Table
 from unnorm.runs.findings import AbstractDraws

@@ -5,6 +5,7 @@ from unnorm.samplers.base import AbstractGradientSampler as AbstractGradientSamp
 from unnorm.samplers.base import AbstractSampler as AbstractSampler
 from unnorm.samplers.base import AbstractScoreSampler as AbstractScoreSampler
 from unnorm.samplers.base import Info as Info
+from unnorm.samplers.clusters import SwendsenWang as SwendsenWang
 from unnorm.samplers.denoising_gibbs import AbstractCovariance as AbstractCovariance
 from unnorm.samplers.denoising_gibbs import DenoiserScore as DenoiserScore
 from unnorm.samplers.denoising_gibbs import DenoisingGibbs as DenoisingGibbs
@@ -20,6 +21,8 @@ from unnorm.samplers.gibbs import Gibbs as Gibbs
 from unnorm.samplers.hamiltonian import HMC as HMC
 from unnorm.samplers.hamiltonian import MALA as MALA
 from unnorm.samplers.hamiltonian import NUTS as NUTS
+from unnorm.samplers.informed import DiscreteLangevin as DiscreteLangevin
+from unnorm.samplers.informed import GibbsWithGradients as GibbsWithGradients
 from unnorm.samplers.langevin import Langevin as Langevin
 from unnorm.samplers.ozaki import Ozaki as Ozaki
 from unnorm.samplers.resampling import ImportanceResampling as ImportanceResampling

@@ -12,6 +12,8 @@ from unnorm.scores.base import LevelScore as LevelScore
 from unnorm.scores.base import as_score as as_score
 from unnorm.scores.curvature import slopes_and_curvature as slopes_and_curvature
 from unnorm.scores.denoiser import GaussianDenoiser as GaussianDenoiser
+from unnorm.scores.guidance import Classified as Classified
+from unnorm.scores.guidance import ClassifierFree as ClassifierFree
 from unnorm.scores.kernel import SpectralScore as SpectralScore
 from unnorm.scores.kernel import median_width as median_width
 from unnorm.scores.kernel import stein_score as stein_score
