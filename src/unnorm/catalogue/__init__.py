@@ -4,6 +4,7 @@ Inside the library nothing is looked up by a string. Here each name is tied to i
 misspelt or impossible one is a sentence) and to a function that builds the thing from them.
 """
 
+from unnorm.catalogue.diffusion import SOLVERS as SOLVERS
 from unnorm.catalogue.entry import Context as Context
 from unnorm.catalogue.entry import Entry as Entry
 from unnorm.catalogue.entry import Options as Options
@@ -101,7 +102,7 @@ def listing() -> dict[str, list[tuple[str, str]]]:
         "objectives": [*((e.name, e.summary) for e in OBJECTIVES), *PYTHON_OBJECTIVES],
         "models": [*((e.name, e.summary) for e in MODELS), *PYTHON_MODELS],
         "samplers": [*((e.name, e.summary) for e in SAMPLERS), *PYTHON_SAMPLERS],
-        "generators": list(GENERATORS),
+        "generators": [*((e.name, e.summary) for e in SOLVERS), *GENERATORS],
         "noises": list(NOISES),
         "data": [
             *((name, (make.__doc__ or "").strip().splitlines()[0]) for name, make in PROBLEMS.items()),

@@ -1,15 +1,15 @@
 """A name, its options, and how to build what it names."""
 
 import difflib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 from jaxtyping import PRNGKeyArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from unnorm.energies import AbstractNormalised
+from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.energies.reference import Chosen
 from unnorm.errors import InputError, require
 from unnorm.noises import Scales
@@ -81,7 +81,7 @@ class Entry(Generic[Built]):
     """A name, what it is, and how to build it.
 
     `makes` is what a model is made of: the class of the energy, and that of its network. `learns` is what an objective
-    or a sampler needs a model to be made of: nothing special, if it is empty.
+    or a sampler needs a model to be made of: an energy of any kind, if it is empty.
 
     `works` says on which spaces it works, and `conditional` whether it takes a condition beside a point.
 
@@ -98,10 +98,13 @@ class Entry(Generic[Built]):
     reference: Callable[[Any, Context, bool], Chosen] | None = None
     works: Callable[[AbstractSpace], bool] = lambda space: on_vectors(space)
     conditional: bool = False
+    #: How such a model is best trained, where it is not as others are.
+    training: Mapping[str, Any] = field(default_factory=dict)
 
     def suits(self, model: "Entry[Any]") -> bool:
         """Whether the objective of this entry learns the model of that one, or its sampler draws from it."""
-        return all(any(issubclass(made, kind) for made in model.makes) for kind in self.learns)
+        needs = self.learns or (AbstractEnergy,)
+        return all(any(issubclass(made, kind) for made in model.makes) for kind in needs)
 
 
 def chosen(value: float | None, default: float) -> float:

@@ -5,9 +5,11 @@ from typing import Literal
 from pydantic import Field
 
 from unnorm import energies
+from unnorm.catalogue.diffusion import DIFFUSION
 from unnorm.catalogue.entry import Context, Entry, Options, on_reals_and_bits
 from unnorm.energies.reference import Chosen, OneGaussian
 from unnorm.networks import MLP, ResNet
+from unnorm.scores import LevelledScore
 from unnorm.spaces import Real
 
 
@@ -67,7 +69,7 @@ def _reference(o: TiltedOptions, c: Context, progress: bool) -> Chosen:
 
 #: On each space the first that works there is the default. A model of a new kind of data goes before those it betters:
 #: a mixture of products and a Boltzmann machine before `mlp` on bits, a diffusion before it on pictures.
-MODELS: tuple[Entry[energies.AbstractEnergy], ...] = (
+MODELS: tuple[Entry[energies.AbstractEnergy | LevelledScore], ...] = (
     Entry(
         "tilted",
         "blend of fitted mixtures and kernel densities, tilted by a network",
@@ -76,6 +78,7 @@ MODELS: tuple[Entry[energies.AbstractEnergy], ...] = (
         makes=(energies.Tilted, MLP),
         reference=_reference,
     ),
+    DIFFUSION,
     Entry("mlp", "multilayer perceptron energy", MLPOptions, _mlp, makes=(energies.NeuralEnergy, MLP),
           works=on_reals_and_bits),
     Entry("resnet", "residual network energy", ResNetOptions, _resnet, makes=(energies.NeuralEnergy, ResNet),

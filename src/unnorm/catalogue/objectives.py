@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from unnorm import noises, objectives, samplers
+from unnorm.catalogue.diffusion import LEVELS
 from unnorm.catalogue.entry import Context, Entry, Options, chosen, on_reals, on_reals_and_bits
 from unnorm.energies import NeuralEnergy, Tilted
 from unnorm.errors import require
@@ -167,6 +168,7 @@ def _fd_ssm(o: FiniteOptions, c: Context) -> objectives.FDSSM:
 OBJECTIVES: tuple[Entry[objectives.AbstractObjective], ...] = (
     Entry("tilt", "NCE of a tilted model against its own reference", RatioOptions,
           lambda o, c: objectives.TiltNCE(o.ratio), learns=(Tilted,)),
+    LEVELS,
     Entry("cnce", "conditional NCE with local moves and jumps between modes (mix)", JumpsOptions, _cnce),
     Entry("cnce-local", "conditional NCE with local moves only", LocalOptions, _cnce_local),
     Entry("cnce-global", "conditional NCE with jumps only", GlobalOptions, _cnce_global),

@@ -28,6 +28,15 @@ Set = Annotated[
 Steps = Annotated[int, typer.Option(min=1, help="Training steps.")]
 Batch = Annotated[int, typer.Option(min=1, help="Rows per step.")]
 Rate = Annotated[float, typer.Option(help="Learning rate at its peak.")]
+OwnSteps = Annotated[
+    int | None, typer.Option("--steps", min=1, help="Training steps; default 3000, or what suits the model.")
+]
+OwnBatch = Annotated[
+    int | None, typer.Option("--batch", min=1, help="Rows per step; default 256, or what suits the model.")
+]
+OwnRate = Annotated[
+    float | None, typer.Option("--rate", help="Learning rate at its peak; default 0.001, or what suits the model.")
+]
 ModelName = Annotated[
     str | None, typer.Option("--model", help="Which energy (unnorm list models); default the one that suits the data.")
 ]
@@ -60,9 +69,9 @@ def fit(
     ] = None,
     model: ModelName = None,
     out: Out = None,
-    steps: Steps = 3000,
-    batch: Batch = 256,
-    rate: Rate = 1e-3,
+    steps: OwnSteps = None,
+    batch: OwnBatch = None,
+    rate: OwnRate = None,
     patience: Annotated[int | None, typer.Option(min=1, help="Stop after this many evaluations without gain.")] = None,
     evaluations: Annotated[int, typer.Option(min=1, help="How often the held-out loss is looked at.")] = 50,
     options: Set = None,
@@ -81,9 +90,8 @@ def fit(
 ) -> None:
     """Fit a model to a table and save the run."""
     from unnorm.cli.learn import fit_command
-    from unnorm.cli.options import training_settings
 
-    training = training_settings(steps=steps, batch=batch, rate=rate, patience=patience, evaluations=evaluations)
+    training = {"steps": steps, "batch": batch, "rate": rate, "patience": patience, "evaluations": evaluations}
     fit_command(
         data,
         model,
@@ -143,6 +151,11 @@ def sample(
     given: Annotated[
         str | None, typer.Option(help="Values of the conditions of a conditional model, e.g. quality=8.")
     ] = None,
+    solver: Annotated[
+        str | None, typer.Option(help="How noise becomes data (unnorm list generators), for diffusions; default dpm++.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Noise levels that the solver walks.")] = None,
+    guidance: Annotated[float, typer.Option(help="How strongly draws are pushed towards a given label.")] = 1.0,
     exact: Annotated[
         bool, typer.Option("--exact", help="Every digit, not rounded as the columns were recorded.")
     ] = False,
@@ -159,7 +172,7 @@ def sample(
     """
     from unnorm.cli.use import sample_command
 
-    sample_command(run, n, out, sampler, options or [], given, exact, force, seed, json, quiet)
+    sample_command(run, n, out, sampler, options or [], given, solver, steps, guidance, exact, force, seed, json, quiet)
 
 
 @app.command()

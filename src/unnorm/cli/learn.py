@@ -2,12 +2,14 @@
 
 import json
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from unnorm.catalogue import MODELS, OBJECTIVES, find
-from unnorm.cli.options import chosen_names, named, parse_options
+from unnorm.cli.options import chosen_names, named, parse_options, training_settings
 from unnorm.cli.output import emit_json, emit_table, note, warn, write_json
 from unnorm.errors import InputError, require
 from unnorm.experiments import run_demo
@@ -56,7 +58,7 @@ def fit_command(
     data: str,
     model: str | None,
     objective: str | None,
-    training: Training,
+    training: Mapping[str, Any],
     out: Path | None,
     options: list[str],
     *,
@@ -76,14 +78,16 @@ def fit_command(
     conditions = () if condition is None else tuple(name.strip() for name in condition.split(","))
     prepared = prepare(data, seed, group=group, test=test, conditions=conditions, kind=kind)
     model, objective = chosen_names(prepared, model, objective)
+    asked = {name: value for name, value in training.items() if value is not None}
+    settled = training_settings(**{**find(MODELS, model, "model").training, **asked})
     path = out or Path(f"{Path(data).stem}-{objective}")
     chosen = named(model, parsed["model"]), named(objective, parsed["objective"])
-    settings = settings_of(prepared, *chosen, training, seed)
+    settings = settings_of(prepared, *chosen, settled, seed)
     begun = (path / "run.json").exists()
     run = Run.create_or_resume(path, settings, prepared, resume=resume)
     note(
         f"{prepared.sizes[0]} training rows of {in_words(prepared)}; {model} by {objective}, "
-        f"{training.steps} steps; saved in {path}",
+        f"{settled.steps} steps; saved in {path}",
         quiet=quiet,
     )
     for remark in prepared.remarks:

@@ -26,6 +26,9 @@ def sample_command(
     sampler_name: str | None,
     options: list[str],
     given: str | None,
+    solver: str | None,
+    steps: int | None,
+    guidance: float,
     exact: bool,
     force: bool,
     seed: int,
@@ -47,8 +50,9 @@ def sample_command(
     else:
         _require_own_table(folder / "table.npy", n, force)
     chosen, values = parse_options(options, ["sampler"])["sampler"], parse_given(given)
-    drawn = draw(run, n, sampler=sampler_name, options=chosen, folder=folder, given=values, seed=seed,
-                 progress=not quiet)  # fmt: skip
+    chosen |= {} if steps is None else {"steps": steps}
+    drawn = draw(run, n, sampler=sampler_name, options=chosen, folder=folder, given=values, solver=solver,
+                 guidance=guidance, seed=seed, progress=not quiet)  # fmt: skip
     if drawn.remark:
         note(drawn.remark, quiet=quiet)
     warn(drawn.warnings)

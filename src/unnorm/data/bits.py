@@ -46,6 +46,10 @@ class BitsSchema(AbstractSchema):
         """A probability needs no change of measure."""
         return 0.0
 
+    @property
+    def rounding(self) -> None:
+        return None
+
     def fitted(self, rows: Any) -> "BitsSchema":
         return replace(self, beside=self.beside.fitted(rows.condition)) if isinstance(rows, Conditioned) else self
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from unnorm.data.splits import Labels
 from unnorm.data.tables import Table, read_table
+from unnorm.data.transforms import AbstractTransform
 from unnorm.errors import require
 from unnorm.spaces import AbstractSpace, Conditioned, WithCondition
 
@@ -74,6 +75,11 @@ class AbstractSchema(ABC):
     @abstractmethod
     def log_volume(self) -> float:
         """log p(written) = log p(point) - log_volume, in nats per row."""
+
+    @property
+    @abstractmethod
+    def rounding(self) -> AbstractTransform | None:
+        """Noise that makes a density of points that were rounded to levels; None where nothing was rounded."""
 
     @abstractmethod
     def fitted(self, rows: Any) -> "AbstractSchema":

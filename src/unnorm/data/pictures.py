@@ -1,7 +1,7 @@
 """Pictures: points of R^(height x width x channels) in [-1, 1], with the levels they were written in.
 
 A value v of 0, 1, ..., L - 1 is z = 2 v / (L - 1) - 1. A density of z is one of v by the change of measure
-log p(v) = log p(z) - d log((L - 1) / 2), and with noise spread over the steps (`PictureSchema.dequantise`)
+log p(v) = log p(z) - d log((L - 1) / 2), and with noise spread over the steps (`PictureSchema.rounding`)
 -log2 p(v) / d bounds the bits per dimension from above (Theis et al. 2016).
 """
 
@@ -73,10 +73,9 @@ class PictureSchema(AbstractSchema):
         return self.space.size * math.log(self.scale)
 
     @property
-    def dequantise(self) -> Dequantise:
+    def rounding(self) -> Dequantise | None:
         """Spreads points over the steps between levels, for densities that have bits per dimension."""
-        require(self.levels is not None, "these pictures have no levels to spread values between")
-        return Dequantise(1 / self.scale)
+        return None if self.levels is None else Dequantise(1 / self.scale)
 
     def bits_per_dimension(self, log_density: float) -> float:
         """-log2 p(v) / d of a log density of written values, in nats.

@@ -77,6 +77,10 @@ class PointsSchema(AbstractSchema):
     def log_volume(self) -> float:
         return 0.0
 
+    @property
+    def rounding(self) -> None:
+        return None
+
     def fitted(self, rows: Any) -> "PointsSchema":
         return self
 

@@ -56,6 +56,10 @@ class TableSchema(AbstractSchema):
     def log_volume(self) -> float:
         return self.standardiser.log_volume
 
+    @property
+    def rounding(self) -> None:
+        return None
+
     def fitted(self, rows: Any) -> "TableSchema":
         if isinstance(rows, Conditioned):
             return replace(self, made=Standardiser.fit(rows.x), beside=self.beside.fitted(rows.condition))

@@ -77,7 +77,7 @@ class Shift(AbstractPointTransform):
 
 
 class Dequantise(AbstractPointTransform):
-    """x + step u with u uniform on [0, 1) in every coordinate: the density of what was rounded down to steps.
+    """x + step u with u uniform on [-1/2, 1/2) in every coordinate: the density of what was rounded to steps.
 
     Its log-likelihood bounds from below that of the rounded values, plus log step for each of them (Theis et al. 2016).
     """
@@ -88,7 +88,7 @@ class Dequantise(AbstractPointTransform):
         require(self.step > 0, f"the step that values were rounded to is positive, not {self.step}")
 
     def of_point(self, x: Any, *, key: PRNGKeyArray) -> Any:
-        return x + self.step * jax.random.uniform(key, x.shape, x.dtype)
+        return x + self.step * (jax.random.uniform(key, x.shape, x.dtype) - 0.5)
 
 
 class DropLabel(AbstractTransform):

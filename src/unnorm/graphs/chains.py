@@ -114,7 +114,7 @@ def autocovariance_time(draws: np.ndarray) -> np.ndarray:
     Geyer's initial positive sequence, on autocovariances about the mean of all chains, so that chains that disagree
     count as correlated.
     """
-    chains, length, p = draws.shape
+    _chains, length, p = draws.shape
     centred = draws - draws.reshape(-1, p).mean(0)
     size = 1 << (2 * length - 1).bit_length()
     spectrum = np.abs(np.fft.rfft(centred, size, axis=1)) ** 2

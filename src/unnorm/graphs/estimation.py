@@ -76,8 +76,8 @@ def _networks(graph: Any) -> list[Network]:
 
 def _estimable(model: Model, graphs: Sequence[np.ndarray], observed: np.ndarray) -> tuple[Model, logistic.Design]:
     """Refuse terms that cannot be told apart, and pin those whose estimate is infinite."""
+    design = logistic.design(model, graphs)
     for _ in range(model.size + 1):
-        design = logistic.design(model, graphs)
         learnt = np.flatnonzero(~model.fixed)
         if not learnt.size:
             break
@@ -97,6 +97,7 @@ def _estimable(model: Model, graphs: Sequence[np.ndarray], observed: np.ndarray)
             pinned = {int(learnt[along[0]]): float(direction[along[0]]) * math.inf}
         held = {k: (coefficient, float(observed[k])) for k, coefficient in pinned.items()}
         model = dataclasses.replace(model, pinned={**model.pinned, **held})
+        design = logistic.design(model, graphs)
     return model, design
 
 
@@ -123,7 +124,8 @@ def _require_apart(model: Model, design: logistic.Design) -> None:
     if mixed is not None:
         names = [name for name, x in zip(model.learnt, mixed, strict=True) if abs(x) > 1e-6]
         raise InputError(
-            f"{', '.join(names)} cannot be told apart: every edge changes them in fixed proportion; leave one of them out"
+            f"{', '.join(names)} cannot be told apart: every edge changes them in fixed proportion; leave one of "
+            "them out"
         )
 
 

@@ -123,7 +123,7 @@ class FittedGraph:
         return [network.with_edges(edges).to_networkx() for edges in self.simulated_edges(count, key=key)]
 
     def simulated_edges(self, count: int, *, key: Any = None) -> list[np.ndarray]:
-        """The edges of graphs drawn from the fitted model; one chain, with gaps that make neighbours nearly independent."""
+        """The edges of graphs drawn from the model: one chain, with gaps that make neighbours nearly independent."""
         require(self.outcome.ok, f"there is nothing to simulate from: {self.outcome.message}")
         require(count >= 1, f"ask for at least one graph, not {count}")
         chains = Chains(self.model, [self.graphs[0]], key=self.key if key is None else key, stream=77)
@@ -140,7 +140,7 @@ class FittedGraph:
         """Proposals after which a graph has forgotten where it was: two autocorrelation times."""
         told = self.diagnostics
         if "autocorrelation" in told:
-            return int(math.ceil(2 * told["interval"] * told["autocorrelation"]))
+            return math.ceil(2 * told["interval"] * told["autocorrelation"])
         return 10 * max(self.model.network.n, len(self.graphs[0])) + self.model.network.dyads
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """How a graph lies in memory while a walk changes it, and what change functions may ask of it (numba).
 
-One array of whole numbers holds the graph: a header, then for every vertex where its list of neighbours begins, how many
-there are and how many fit, then the lists. A list that is full moves to the end with twice the room, so memory grows
+One array of whole numbers holds the graph: a header, then for every vertex where its list of neighbours begins, how
+many there are and how many fit, then the lists. A list that is full moves to the end with twice the room, so memory grows
 with the edges. Beside each neighbour stands the number of the edge in the list of edges, from which the walk draws.
 Without directions `out` and `into` are the same lists.
 
@@ -22,9 +22,10 @@ RECORD = 3
 
 _OPTIONS: Any = {"cache": True, "error_model": "numpy", "nogil": True}
 #: What Python calls.
-compiled: Any = njit(**_OPTIONS)
+_njit: Any = njit
+compiled: Any = _njit(**_OPTIONS)
 #: What only compiled functions call; without a door to Python it is compiled in half the time.
-part: Any = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)
+part: Any = _njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)
 
 
 @part

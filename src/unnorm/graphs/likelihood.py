@@ -85,19 +85,19 @@ def maximise(
     edges = int(np.mean([len(g) for g in graphs]))
     most = far_too_many(max(len(g) for g in graphs), model.network.dyads)
     interval = max(16, edges)
-    found = None
-    for attempt, theta in enumerate((start, fallback)):
-        chains = Chains(model, [graphs[c % count] for c in range(CHAINS)], key=key, stream=attempt, most=most)
-        found = approach(model, chains, observed, theta, interval)
-        if found.outcome.ok:
-            break
-    assert found is not None
+    begin = [graphs[c % count] for c in range(CHAINS)]
+    chains = Chains(model, begin, key=key, stream=0, most=most)
+    found = approach(model, chains, observed, start, interval)
+    if not found.outcome.ok:
+        chains = Chains(model, begin, key=key, stream=1, most=most)
+        found = approach(model, chains, observed, fallback, interval)
     theta, interval = found.theta, found.interval
     diagnostics = {"steps": float(len(found.shares)), "interval": float(interval)}
     nothing = np.full((len(theta), len(theta)), np.nan)
     if not found.outcome.ok:
         return Maximum(theta, nothing, nothing, found.outcome, diagnostics, interval)
     length, affordable = FEWEST, max(FEWEST, min(MOST, PROPOSALS // (CHAINS * interval)))
+    drawn, points, weights, time, settled = np.empty((0, 0, 0)), np.empty((0, 0)), np.empty(0), 1.0, False
     for _ in range(ROUNDS):
         chains.draw(model.full(theta), length // 16, interval)
         drawn = chains.draw(model.full(theta), length, interval)[..., free]

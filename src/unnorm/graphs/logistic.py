@@ -1,7 +1,7 @@
-"""Logistic regression on the changes of statistics: the likelihood where edges are independent, else the pseudo-likelihood.
+"""Logistic regression on changes of statistics: the likelihood where edges are independent, else the pseudo-likelihood.
 
-log PL(theta) = sum over pairs of log P(y_ij | all other edges), whose odds are exp(theta . change_ij) (Strauss and Ikeda
-1990).
+log PL(theta) = sum over pairs of log P(y_ij | all other edges), whose odds are exp(theta . change_ij) (Strauss and
+Ikeda 1990).
 """
 
 from collections.abc import Iterator, Sequence

@@ -23,6 +23,7 @@ def compiled_change(function: Callable[..., None]) -> Any:
     """The change function as machine code with an address; the library's own are kept on disk."""
     if function not in _COMPILED:
         import numba
+        from numba.core.errors import NumbaError
 
         from unnorm.graphs.walking import CHANGE
 
@@ -30,7 +31,7 @@ def compiled_change(function: Callable[..., None]) -> Any:
         own = str(function.__module__).startswith("unnorm.")
         try:
             _COMPILED[function] = numba.cfunc(CHANGE, cache=own, error_model="numpy")(plain)
-        except numba.core.errors.NumbaError as error:
+        except NumbaError as error:
             name = getattr(plain, "__name__", "a change function")
             raise InputError(
                 f"numba cannot compile the change function {name!r}: {str(error).splitlines()[0]}; it takes "

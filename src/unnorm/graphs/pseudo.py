@@ -1,5 +1,5 @@
-"""Estimates from logistic regression: exact where edges are independent, else of the pseudo-likelihood, with errors that
-say how far its maximum scatters.
+"""Estimates from logistic regression: exact where edges are independent, else of the pseudo-likelihood, with errors
+that say how far its maximum scatters.
 
 Graphs drawn from the model give the covariance J of the slope of the log pseudo-likelihood, and with its curvature H
 the coefficients scatter with H^-1 J H^-1 (Godambe 1960; Schmid and Hunter 2023); H^-1 alone is too small, as if pairs

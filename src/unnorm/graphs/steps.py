@@ -1,7 +1,7 @@
 """Towards the maximum of a likelihood whose means are known from draws only (Geyer and Thompson 1992).
 
-Where the observed statistics lie outside of what has been drawn, the target is moved towards the mean of the draws until
-it lies inside (Hummel, Hunter and Handcock 2012).
+Where the observed statistics lie outside of what has been drawn, the target is moved towards the mean of the draws
+until it lies inside (Hummel, Hunter and Handcock 2012).
 """
 
 from dataclasses import dataclass
@@ -84,6 +84,7 @@ def approach(model: Model, chains: Chains, observed: np.ndarray, theta: np.ndarr
     free, shares = ~model.fixed, []
     longest = max(LONGEST * model.network.dyads, interval)
     near, halved, sound = 0, 0, None
+    drawn = points = np.empty((0, 0))
     for step in range(MOST_STEPS):
         chains.draw(model.full(theta), LET_GO, interval)
         drawn = chains.draw(model.full(theta), DRAWS, interval)[..., free]

@@ -35,7 +35,10 @@ _WHOLE, _REAL = types.CPointer(types.int32), types.CPointer(types.float64)
 CHANGE: Any = types.void(_WHOLE, types.int64, types.int64, types.int64, _REAL, _REAL)
 
 
-@intrinsic
+_intrinsic: Any = intrinsic
+
+
+@_intrinsic
 def _call(typing, address, graph, i, j, present, values, begin, delta, to):
     """Call the change function at this address; `values` from `begin` on, the answer into `delta` from `to` on."""
     whole = types.int64
@@ -111,13 +114,14 @@ def _closings(graph, i, j):
 def walk(graph, edges, directed, random, theta, terms, values, stats, draws, interval, most, closing, corrected):
     """Metropolis's walk with the tie-no-tie proposal (Morris, Handcock and Hunter 2008), and one that closes two-paths.
 
-    What is drawn is toggled: with probability c = `closing` the ends of a two-path (an edge i -> k, then an edge from k),
-    and else with equal probability an edge or a pair. With E edges, D pairs and s = sum_k 1 / (out-degree of k) over the
-    two-paths i -> k -> j, the pair (i, j) comes up with probability
+    What is drawn is toggled: with probability c = `closing` the ends of a two-path (an edge i -> k, then an edge from
+    k), and else with equal probability an edge or a pair. With E edges, D pairs and s = sum_k 1 / (out-degree of k) over
+    the two-paths i -> k -> j, the pair (i, j) comes up with probability
         c s / E + (1 - c) / 2 (1 / D + [the edge is there] / E),
-    and from the empty graph with 1 / D. After every `interval` proposals `stats`, which is kept up to date, is written
-    into the next row of `draws`. A walk that gets more than `most` edges ends there. `corrected` false forgets the ratio
-    of the proposals: a wrong walk, for tests. Returns graph, edges, how many toggles were accepted, how many rows written.
+    and from the empty graph with 1 / D. After every `interval` proposals `stats`, which is kept up to date, is
+    written into the next row of `draws`. A walk that gets more than `most` edges ends there. `corrected` false forgets
+    the ratio of the proposals: a wrong walk, for tests. Returns graph, edges, how many toggles were accepted, how many
+    rows were written.
     """
     n, p = nodes(graph), theta.size
     pairs = n * (n - 1.0) if directed else n * (n - 1.0) / 2.0

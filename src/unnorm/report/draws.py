@@ -13,6 +13,7 @@ from unnorm.report.tables import Row, Table
 from unnorm.report.verdict import plural
 from unnorm.runs import Prepared
 from unnorm.runs.findings import AbstractDraws, Discrepancy
+from unnorm.runs.generating import Walked
 from unnorm.runs.prepare import points_of
 from unnorm.samplers import Resampled, Trace
 from unnorm.samplers.diagnostics import RHAT_LIMIT
@@ -53,6 +54,8 @@ def _together(prepared: Prepared) -> np.ndarray | None:
 
 def tile(sampled: Any) -> tuple[str, str]:
     """The one figure that tells most of the draws."""
+    if isinstance(sampled, Walked):
+        return "Levels walked", f"{sampled.steps}"
     if not isinstance(sampled, Trace | Resampled):
         return "Exact draws", f"{count_of(sampled):,}"
     if isinstance(sampled, Resampled):
@@ -62,6 +65,11 @@ def tile(sampled: Any) -> tuple[str, str]:
 
 def words(sampled: Any) -> str:
     """Where the draws come from, in sentences."""
+    if isinstance(sampled, Walked):
+        return (
+            f"{plural(len(sampled.points), 'independent draw')}, walked from noise to data by {sampled.solver} over "
+            f"{plural(sampled.steps, 'level')}."
+        )
     if not isinstance(sampled, Trace | Resampled):
         return f"{plural(count_of(sampled), 'independent draw')}, made by the model itself."
     if isinstance(sampled, Resampled):

@@ -10,6 +10,7 @@ from unnorm.report.section import Section, Subject
 from unnorm.report.tables import Row, Table
 from unnorm.report.verdict import PAIRED, gains, plural
 from unnorm.runs import Prepared
+from unnorm.runs.diffusions import Fidelity, FlowLikelihood
 from unnorm.runs.findings import AbstractDraws, AbstractFinding, Discrepancy, Likelihood, LogZ, ModeWeights
 
 
@@ -92,6 +93,60 @@ def _(finding: AbstractDraws, subject: Subject) -> Section:
 @tiles_of.register
 def _(finding: AbstractDraws) -> list[tuple[str, str]]:
     return [draws.tile(finding.sampled)]
+
+
+@section_of.register
+def _(finding: FlowLikelihood, subject: Subject) -> Section:
+    rows = [
+        Row(("by the probability flow", finding.flow.number(), _number(finding.bits)), strong=True),
+        Row(("bound of the reverse process", finding.bound.number(), _number(finding.bits_bound))),
+    ]
+    asked = finding.flow.diagnostics.get("evaluations", 0.0)
+    return Section(
+        "Log-likelihood of held-out rows",
+        tables=(Table(("", "log-likelihood, nats per row", "bits per dimension"), tuple(rows)),),
+        notes=(
+            f"Of {plural(finding.rows, 'held-out row')}, in the data's own units. The flow asked the network "
+            f"{asked:.0f} times a row. The bound is below the likelihood of the reverse process, a model of its own, "
+            "and need not be below that of the flow."
+            + (" Values were spread over their step, so that bits bound those of the values from above."
+               if finding.bits is not None else ""),
+        ),
+    )  # fmt: skip
+
+
+@tiles_of.register
+def _(finding: FlowLikelihood) -> list[tuple[str, str]]:
+    if finding.bits is not None:
+        return [("Bits per dimension", finding.bits.number())]
+    return [("Log-likelihood, nats per row", finding.flow.number())]
+
+
+def _number(value: Estimate | None) -> str:
+    return "" if value is None else value.number()
+
+
+@section_of.register
+def _(finding: Fidelity, subject: Subject) -> Section:
+    rows = (
+        Row(("draws", finding.draws.number(), f"{finding.draws.diagnostics['floor']:.2f}"), strong=True),
+        Row(("as many training pictures", finding.train.number(), f"{finding.train.diagnostics['floor']:.2f}")),
+    )
+    return Section(
+        "How near draws are to held-out pictures",
+        tables=(Table(("", "Frechet distance of pixels", "floor"), rows),),
+        notes=(
+            "The floor is what two samples of these sizes from one law would have. These are distances of pixels, "
+            "and no published FID, which is one of features of a certain network. The median draw is "
+            f"{finding.nearness:.2f} times as far from its nearest training picture as the median held-out picture is "
+            "(far below 1: copies).",
+        ),
+    )
+
+
+@tiles_of.register
+def _(finding: Fidelity) -> list[tuple[str, str]]:
+    return [("Frechet distance of pixels", finding.draws.number())]
 
 
 def _likelihood_table(finding: Likelihood, differences: Mapping[str, Estimate]) -> Table:

@@ -26,6 +26,7 @@ from unnorm.energies import (
 )
 from unnorm.estimate import Estimate
 from unnorm.evaluation import defensive, expectations, log_likelihood, log_partition, mmd
+from unnorm.runs.diffusions import Fidelity, FlowLikelihood, find_fidelity, find_flow, find_generated
 from unnorm.runs.findings import (
     THINNED,
     AbstractDraws,
@@ -43,6 +44,7 @@ from unnorm.runs.references import References, references_of
 from unnorm.runs.trees import numbers_of
 from unnorm.runs.walks import chains_of, has_chains
 from unnorm.samplers import ImportanceResampling, Resampled, Trace, sample
+from unnorm.scores import AbstractLevelledScore
 from unnorm.spaces import Binary, Categorical
 
 #: The weights of modes are shown up to this many modes.
@@ -176,8 +178,23 @@ def find_weights(case: Case) -> ModeWeights | None:
     return ModeWeights(mode_weights(case.energy, case.prepared, proposal, seed=case.seed + 3))
 
 
+def find_flow_likelihood(case: Case) -> FlowLikelihood | None:
+    """Held-out log-likelihood of a score over noise levels, by the flow and by its bound."""
+    if not isinstance(case.model, AbstractLevelledScore):
+        return None
+    return find_flow(case.model, case.prepared, case.rows, case.groups, seed=case.seed + 4)
+
+
+def find_picture_fidelity(case: Case) -> Fidelity | None:
+    """How good pictures are."""
+    draws = next((found for found in case.found.values() if isinstance(found, AbstractDraws)), None)
+    return None if draws is None else find_fidelity(case.prepared, case.rows, draws, seed=case.seed + 5)
+
+
 def find_draws(case: Case) -> AbstractDraws | None:
-    """Draws, of whatever a sampler walks."""
+    """Draws, of whatever a sampler or a solver walks."""
+    if isinstance(case.model, AbstractLevelledScore):
+        return find_generated(case.model, case.prepared, seed=case.seed + 2, progress=case.progress)
     if case.energy is None:
         return None
     if not has_chains(case.energy.space):
@@ -199,7 +216,10 @@ def find_discrepancy(case: Case) -> Discrepancy | None:
 
 Find = Callable[[Case], AbstractFinding | None]
 #: What is tried in turn: a later one may look at what earlier ones found.
-TRIED: tuple[Find, ...] = (find_log_z, find_likelihood, find_draws, find_weights, find_discrepancy)
+TRIED: tuple[Find, ...] = (
+    find_log_z, find_likelihood, find_flow_likelihood, find_draws, find_weights, find_discrepancy,
+    find_picture_fidelity,
+)  # fmt: skip
 
 
 def assess(

@@ -1,15 +1,19 @@
 """From settings and rows to a model, its objective, and a fit of the one by the other."""
 
 from pathlib import Path
+from typing import Any
 
 import jax
 
 from unnorm.catalogue import MODELS, OBJECTIVES, Context, find, read_options
+from unnorm.data import AbstractTransform, DropLabel, InTurn
 from unnorm.energies import AbstractEnergy, AbstractNormalised
 from unnorm.energies.reference import Chosen
 from unnorm.objectives import AbstractObjective
 from unnorm.runs.prepare import Prepared
 from unnorm.runs.settings import RunSettings
+from unnorm.scores import AbstractLevelledScore, LevelledScore
+from unnorm.spaces import Categorical
 from unnorm.training import Fit, fit
 
 
@@ -29,7 +33,7 @@ def fit_reference(settings: RunSettings, prepared: Prepared, *, progress: bool) 
 
 def build(
     settings: RunSettings, prepared: Prepared, reference: AbstractNormalised | None = None
-) -> tuple[AbstractEnergy, AbstractObjective]:
+) -> tuple[AbstractEnergy | LevelledScore, AbstractObjective]:
     """The model before training, and its objective; a reference that is needed and not given is fitted."""
     context = _context(settings, prepared, reference)
     model = find(MODELS, settings.model.name, "model")
@@ -38,6 +42,20 @@ def build(
         model.build(read_options(model, settings.model.options), context),
         objective.build(read_options(objective, settings.objective.options), context),
     )
+
+
+def transform_of(model: Any, prepared: Prepared) -> AbstractTransform | None:
+    """What is done to a row each time a score over noise levels meets it; nothing to rows of other models.
+
+    Values that were rounded are spread over their step, and a tenth of the labels left out, for guidance.
+    """
+    if not isinstance(model, AbstractLevelledScore):
+        return None
+    rounding, condition = prepared.schema.rounding, prepared.schema.condition
+    parts: tuple[AbstractTransform, ...] = () if rounding is None else (rounding,)
+    if isinstance(condition, Categorical) and condition.shape == ():
+        parts += (DropLabel(condition.categories),)
+    return InTurn(parts) if parts else None
 
 
 def train(
@@ -49,7 +67,7 @@ def train(
     checkpoint_seconds: float = 10.0,
     resume: bool = False,
     progress: bool = True,
-) -> Fit[AbstractEnergy]:
+) -> Fit[AbstractEnergy | LevelledScore]:
     """Fit what the settings describe."""
     model, objective = build(settings, prepared, reference)
     return fit(
@@ -57,6 +75,7 @@ def train(
         objective,
         prepared.train,
         valid=prepared.valid,
+        transform=transform_of(model, prepared),
         **settings.training.model_dump(),
         checkpoint=checkpoint,
         checkpoint_seconds=checkpoint_seconds,

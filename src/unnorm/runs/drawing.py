@@ -17,9 +17,11 @@ from unnorm.energies import AbstractEnergy
 from unnorm.errors import require
 from unnorm.runs.findings import draws_finding
 from unnorm.runs.folder import Run
+from unnorm.runs.generating import conditions_for, guided, walked
 from unnorm.runs.given import energy_of_points
 from unnorm.runs.prepare import points_of
 from unnorm.samplers import AbstractSampler, ImportanceResampling, Particles, Resampled, TemperedSMC, Trace, sample
+from unnorm.scores import AbstractLevelledScore
 from unnorm.training.checkpoint import load_arrays, save_arrays
 
 CHAINS = 32
@@ -72,13 +74,28 @@ def draw(
     options: dict[str, Any] | None = None,
     folder: Path | None = None,
     given: Mapping[str, Any] | None = None,
+    solver: str | None = None,
+    guidance: float = 1.0,
     seed: int,
     progress: bool = True,
 ) -> Drawn:
     """n draws of the model of a run, by a sampler of the catalogue; in a folder they are kept as they come.
 
-    `given` has a value, in the data's own units, for every condition of a model that takes some.
+    `given` has a value, in the data's own units, for every condition of a model that takes some. A score over noise
+    levels is walked by a `solver`, pushed towards its label by `guidance`.
     """
+    if isinstance(run.model, AbstractLevelledScore):
+        require(
+            sampler is None,
+            f"the model of {run.path} is a score over noise levels, which solvers walk; name one by --solver "
+            "(unnorm list generators)",
+        )
+        return _generated(run, run.model, n, solver, options or {}, given or {}, guidance, seed, progress)
+    require(
+        solver is None and guidance == 1,
+        f"--solver and --guidance are for scores over noise levels, and the model of {run.path} is an energy; "
+        "use --sampler",
+    )
     name, prepared = sampler or default_sampler(run), run.prepared
     entry = find(SAMPLERS, name, "sampler")
     require_works(SAMPLERS, entry, prepared.space, None, "sampler")
@@ -107,6 +124,29 @@ def draw(
         "use a smaller step (--set sampler.step_size=VALUE) or --sampler nuts",
     )
     return Drawn(rows, name, found, warnings, remark)
+
+
+def _generated(
+    run: Run,
+    score: AbstractLevelledScore,
+    n: int,
+    solver: str | None,
+    options: dict[str, Any],
+    given: Mapping[str, Any],
+    guidance: float,
+    seed: int,
+    progress: bool,
+) -> Drawn:
+    conditions = conditions_for(run.prepared, n, given, seed=seed)
+    made = walked(
+        guided(score, guidance), n, conditions=conditions, solver=solver, options=options, key=jax.random.key(seed),
+        progress=progress,
+    )  # fmt: skip
+    require(
+        made.lost == 0,
+        f"nothing was written: {made.lost} of {n} draws are not finite; use more levels (--steps) or another --solver",
+    )
+    return Drawn(made.points, made.solver, made.figures(), made.warnings, f"{made.steps} levels by {made.solver}")
 
 
 def figures_of(sampled: Trace | Resampled) -> dict[str, Any]:

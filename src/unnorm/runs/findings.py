@@ -4,10 +4,9 @@ An `Assessment` is an ordered set of findings. Which are made depends on what th
 (`runs.assess`); a report has a section for each.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import jax
 import numpy as np
@@ -15,40 +14,15 @@ import numpy as np
 from unnorm.data.kinds import count_of, taken
 from unnorm.errors import require
 from unnorm.estimate import Estimate
+from unnorm.runs.diffusions import Fidelity, FlowLikelihood, Generated
+from unnorm.runs.finding import THINNED as THINNED
+from unnorm.runs.finding import AbstractDraws as AbstractDraws
+from unnorm.runs.finding import AbstractFinding as AbstractFinding
+from unnorm.runs.finding import Arrays
 from unnorm.runs.trees import named_arrays, tree_of
 from unnorm.runs.walks import chains_of
 from unnorm.samplers import Resampled, Trace
 from unnorm.spaces import AbstractSpace
-
-Arrays = Mapping[str, np.ndarray]
-
-#: Draws that are compared with held-out rows.
-THINNED = 2000
-
-
-class AbstractFinding(ABC):
-    """Something found out. Its `fields` are what JSON documents say of it, and with its arrays all that it is."""
-
-    #: What it is called among the findings.
-    name: ClassVar[str]
-
-    @abstractmethod
-    def fields(self) -> dict[str, Any]:
-        """Plain data, each under a name of its own."""
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """What is too large for plain data; most have nothing."""
-        return {}
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What is wrong with it, in sentences."""
-        return ()
-
-    @classmethod
-    @abstractmethod
-    def restored(cls, fields: Mapping[str, Any], arrays: Arrays, space: AbstractSpace) -> Self:
-        """The inverse of `fields` and `arrays`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,24 +98,6 @@ class Discrepancy(AbstractFinding):
     @classmethod
     def restored(cls, fields: Mapping[str, Any], arrays: Arrays, space: AbstractSpace) -> "Discrepancy":
         return Discrepancy(Estimate.from_dict(fields["mmd"]))
-
-
-class AbstractDraws(AbstractFinding):
-    """Draws of the model, and how far to trust them."""
-
-    @property
-    @abstractmethod
-    def sampled(self) -> Any:
-        """The draws as the sampler left them."""
-
-    @property
-    @abstractmethod
-    def points(self) -> Any:
-        """All draws along one axis."""
-
-    @abstractmethod
-    def thinned(self) -> Any:
-        """At most `THINNED` of them, as little dependent on each other as can be had."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,7 +233,9 @@ def draws_finding(sampled: Trace | Resampled) -> AbstractDraws:
 
 
 #: Everything that can be found out; a saved assessment is read back by the names.
-FINDINGS: tuple[type[AbstractFinding], ...] = (LogZ, Likelihood, ModeWeights, Discrepancy, Chains, Independent, Exact)
+FINDINGS: tuple[type[AbstractFinding], ...] = (
+    LogZ, Likelihood, FlowLikelihood, ModeWeights, Discrepancy, Fidelity, Chains, Independent, Exact, Generated,
+)  # fmt: skip
 
 F = TypeVar("F", bound=AbstractFinding)
 

@@ -19,6 +19,7 @@ from unnorm.runs.drawing import draw
 from unnorm.runs.findings import Assessment, Likelihood, LogZ
 from unnorm.runs.folder import Run
 from unnorm.runs.scoring import Scores, log_densities, log_z_of, scores_of
+from unnorm.scores import LevelledScore
 from unnorm.words import Facts, lines, model_words, table
 
 #: JAX makes keys of the last 32 bits of a seed: larger ones would repeat smaller ones.
@@ -43,8 +44,8 @@ class Fitted:
         return self.run.prepared.columns
 
     @property
-    def model(self) -> AbstractEnergy:
-        """The energy, of points; those of a table are in unit coordinates (`run.prepared.schema.to_points`)."""
+    def model(self) -> AbstractEnergy | LevelledScore:
+        """The energy or the score, of points; a table's are in unit coordinates (`run.prepared.schema.to_points`)."""
         return self.run.model
 
     @cached_property

@@ -38,6 +38,7 @@ from unnorm.runs.prepare import Prepared, problem_named
 from unnorm.runs.references import References, made_for, references_from
 from unnorm.runs.settings import VERSION, RunSettings
 from unnorm.runs.trees import named_arrays, tree_of
+from unnorm.scores import LevelledScore
 from unnorm.training import best_model
 from unnorm.training.checkpoint import load_arrays, save_arrays
 
@@ -197,7 +198,7 @@ class Run:
         )
 
     @cached_property
-    def model(self) -> AbstractEnergy:
+    def model(self) -> AbstractEnergy | LevelledScore:
         """The trained model: the best weights of the checkpoint."""
         require(
             self.checkpoint.exists(),
@@ -206,6 +207,18 @@ class Run:
         chosen = self.reference()
         template, _ = build(self.settings, self.prepared, None if chosen is None else chosen.density)
         return best_model(template, self.checkpoint)
+
+    @property
+    def energy(self) -> AbstractEnergy:
+        """The trained model, where it is an energy."""
+        model = self.model
+        require(
+            isinstance(model, AbstractEnergy),
+            f"the model of {self.path} is a score over noise levels, which has no energy; unnorm evaluate has its "
+            "log-likelihood",
+        )
+        assert isinstance(model, AbstractEnergy)
+        return model
 
     def assessment(self, *, seed: int | None = None, progress: bool = True) -> Assessment:
         """What is known of the model on its own test rows; found out at the first call."""

@@ -38,10 +38,10 @@ def energy_of_points(run: Run, given: Mapping[str, Any]) -> AbstractEnergy:
     if isinstance(run.model.space, WithCondition):
         shown = ", ".join(repr(name) for name in names)
         require(bool(given), f"the model of {run.path} is one given {shown}; say what is given, as in given={{...}}")
-        return conditioned_at(run.model, run.prepared.schema.given(given))
+        return conditioned_at(run.energy, run.prepared.schema.given(given))
     require(
         not given,
         f"the model of {run.path} was fitted without conditions, so nothing can be given to it; "
         "fit it again with --condition and the column's name",
     )
-    return run.model
+    return run.energy

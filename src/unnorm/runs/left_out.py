@@ -16,6 +16,7 @@ from jaxtyping import Float
 
 from unnorm.data.kinds import count_of, stacked, taken
 from unnorm.data.splits import copies, folds
+from unnorm.energies import AbstractEnergy
 from unnorm.energies.reference import Chosen
 from unnorm.errors import require
 from unnorm.estimate import Estimate
@@ -75,6 +76,7 @@ def _judged(run: Run, fold: int, chosen: Chosen | None) -> Share:
         "scored; fit with a smaller --rate",
     )
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(run.settings.seed), fold), 1)
+    assert isinstance(fitted.model, AbstractEnergy)
     log_z = log_z_of_model(fitted.model, rest, references_of(rest, seed=run.settings.seed), key=key)
     assert log_z is not None
     return rows, -energies(fitted.model, taken(stacked((run.prepared.train, run.prepared.valid)), rows)), log_z

@@ -60,11 +60,11 @@ def log_z_of(run: Run, *, seed: int | None = None, tell: Tell | None = None) -> 
         return known.estimate
     require_same_space(run)
     references = run.baselines()
-    if not has_log_z(run.model, references):
+    if not has_log_z(run.energy, references):
         raise InputError(f"nothing here estimates log Z on {run.prepared.space}, so rows have no log density yet")
     if tell is not None:
         tell("Estimating log Z ...")
-    found = log_z_of_model(run.model, run.prepared, references, key=jax.random.key(seed + 1))
+    found = log_z_of_model(run.energy, run.prepared, references, key=jax.random.key(seed + 1))
     assert found is not None
     return found
 
@@ -78,7 +78,7 @@ def require_same_space(run: Run) -> None:
 
 def log_densities(run: Run, rows: Any, log_z: Estimate) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     """The energies of points, and log p in the data's own units, by the model itself."""
-    found = energies(run.model, rows)
+    found = energies(run.energy, rows)
     return found, -found - log_z.value - run.prepared.schema.log_volume
 
 
