@@ -1,9 +1,9 @@
 """How a graph lies in memory while a walk changes it, and what change functions may ask of it (numba).
 
 One array of whole numbers holds the graph: a header, then for every vertex where its list of neighbours begins, how
-many there are and how many fit, then the lists. A list that is full moves to the end with twice the room, so memory grows
-with the edges. Beside each neighbour stands the number of the edge in the list of edges, from which the walk draws.
-Without directions `out` and `into` are the same lists.
+many there are and how many fit, then the lists. A list that is full moves to the end with twice the room, so memory
+grows with the edges. Beside each neighbour stands the number of the edge in the list of edges, from which the walk
+draws. Without directions `out` and `into` are the same lists.
 
 numba's cache looks at the date of a function's own file only: after an edit here, delete the compiled files beside it.
 """

@@ -115,8 +115,8 @@ def walk(graph, edges, directed, random, theta, terms, values, stats, draws, int
     """Metropolis's walk with the tie-no-tie proposal (Morris, Handcock and Hunter 2008), and one that closes two-paths.
 
     What is drawn is toggled: with probability c = `closing` the ends of a two-path (an edge i -> k, then an edge from
-    k), and else with equal probability an edge or a pair. With E edges, D pairs and s = sum_k 1 / (out-degree of k) over
-    the two-paths i -> k -> j, the pair (i, j) comes up with probability
+    k), and else with equal probability an edge or a pair. With E edges, D pairs and s = sum_k 1 / (out-degree of k)
+    over the two-paths i -> k -> j, the pair (i, j) comes up with probability
         c s / E + (1 - c) / 2 (1 / D + [the edge is there] / E),
     and from the empty graph with 1 / D. After every `interval` proposals `stats`, which is kept up to date, is
     written into the next row of `draws`. A walk that gets more than `most` edges ends there. `corrected` false forgets
