@@ -115,7 +115,7 @@ def test_columns_that_are_conditions_stand_beside_the_others(table, tmp_path):
             prepared.schema.given(wrong)
     common, out = ("--condition", "width", "--steps", 2), tmp_path / "no"
     assert refused(unnorm("fit", table, *common, "--model", "tilted", "--out", out), "tilted takes no condition")
-    assert refused(unnorm("fit", table, *common, "--out", out), "given Real")
+    assert refused(unnorm("fit", table, *common, "--model", "mlp", "--out", out), "takes no condition", "diffusion")
     assert refused(unnorm("fit", table, "--condition", "depth", "--out", out), "no column 'depth' to condition on")
     assert refused(unnorm("fit", table, "--condition", "width,length", "--out", out), "leave one to be modelled")
     assert not out.exists()

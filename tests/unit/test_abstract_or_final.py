@@ -11,8 +11,9 @@ import jax
 
 import unnorm
 
-#: Defaults over many points, which a class may better: they say what many numbers cost, and no other numbers.
-BETTERED = {"propose_each", "of_rows", "samples"}
+#: Defaults over many points, which a class may better: they say what many numbers cost, and no other numbers. And what
+#: an objective takes for a row, which is the model's own unless it says otherwise.
+BETTERED = {"propose_each", "of_rows", "samples", "rows"}
 #: Dunder methods that are the library's own words; the others are Python's and equinox's, which wrap and chain them
 #: (every `__check_init__` of a class's bases is run, whoever has one).
 WORDS = {"__call__", "__add__", "__rmul__", "__mul__", "__len__", "__getitem__", "__str__"}

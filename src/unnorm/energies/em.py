@@ -168,7 +168,7 @@ def _fit(data: Array, size: int, settings: _Settings, key: PRNGKeyArray) -> Gaus
     (n, d), k = data.shape, settings.components
     seeds = _spread_seeds(data, size, key)
     alive = jnp.arange(size) < k
-    centred = data - data.mean(0)
+    centred = data - data.mean(0, keepdims=True)
     spread = jnp.broadcast_to(centred.T @ centred / n / k ** (2 / d) + _floor(data, settings), (size, d, d))
     return _climbed(_mixture(alive / k, seeds, settings.covariance.of(spread, alive / k)), data, settings)
 
@@ -202,7 +202,7 @@ def _climbed(start: GaussianMixture, data: Array, settings: _Settings) -> Gaussi
         shift = sums.first / counts[:, None]
         covariances = sums.second / counts[:, None, None] - shift[:, :, None] * shift[:, None, :]
         counts = jnp.where(alive, counts, 0.0)
-        shaped = settings.covariance.of(covariances, counts) + floor
+        shaped = settings.covariance.of(covariances, counts) + floor[None]
         moved = _mixture(counts / counts.sum(), mixture.means + shift, shaped)
         return moved, now, sums.log_likelihood / n, step + 1, alive
 

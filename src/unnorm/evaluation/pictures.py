@@ -81,7 +81,7 @@ def nearest(rows: Any, others: Any, *, block: int = 256) -> Nearest:
 
     @jax.jit
     def some(part):
-        far = jnp.sum(part**2, 1)[:, None] - 2 * part @ against.T + squares
+        far = jnp.sum(part**2, 1)[:, None] - 2 * part @ against.T + squares[None]
         index = jnp.argmin(far, axis=1)
         return index, jnp.sqrt(jnp.sum((part - against[index]) ** 2, 1))
 

@@ -26,7 +26,7 @@ def sources(module: Path, folder: Path, package: str) -> tuple[Path, ...]:
 
     >>> here = Path(__file__).parent
     >>> [path.name for path in sources(here / "hosm_table.py", here, "unnorm.experiments")]
-    ['base.py', 'hosm_table.py', 'hosm_targets.py', 'hosm_times.py', 'sources.py']
+    ['base.py', 'hosm_errors.py', 'hosm_table.py', 'hosm_targets.py', 'hosm_times.py', 'sources.py']
     """
     found, waiting = set(), [module]
     while waiting:

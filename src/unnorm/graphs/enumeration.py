@@ -20,7 +20,7 @@ class Enumerated:
     >>> import networkx
     >>> from unnorm.graphs import Model, network_of, parse
     >>> every = Enumerated(Model(parse("edges"), network_of(networkx.empty_graph(4))))
-    >>> round(every.log_partition([0.0]) / np.log(2), 10)  # 2^6 graphs
+    >>> round(float(every.log_partition([0.0]) / np.log(2)), 10)  # 2^6 graphs
     6.0
     """
 

@@ -13,7 +13,7 @@ from unnorm.data.kinds import count_of, taken
 from unnorm.data.pictures import PictureSchema
 from unnorm.estimate import Estimate
 from unnorm.evaluation import bits_per_dimension, flow_log_likelihood, frechet, likelihood_bound, nearest
-from unnorm.runs.finding import THINNED, AbstractDraws, AbstractFinding, Arrays
+from unnorm.runs.finding import THINNED, AbstractDraws, AbstractPlainFinding, Arrays
 from unnorm.runs.generating import Walked, conditions_for, walked
 from unnorm.runs.prepare import Prepared, points_of
 from unnorm.scores import AbstractLevelledScore
@@ -28,7 +28,7 @@ DRAWS = 500
 
 
 @dataclass(frozen=True, eq=False)
-class FlowLikelihood(AbstractFinding):
+class FlowLikelihood(AbstractPlainFinding):
     """Log-likelihood of held-out rows by the probability flow and its lower bound, in nats per row of own units.
 
     `bits` are those of a coordinate, where values were rounded to levels.
@@ -98,7 +98,7 @@ class Generated(AbstractDraws):
 
 
 @dataclass(frozen=True, eq=False)
-class Fidelity(AbstractFinding):
+class Fidelity(AbstractPlainFinding):
     """How near draws of pictures are to held-out ones, and whether they are copies of training pictures.
 
     Frechet distances in pixels from the draws, and from as many training pictures, to the held-out ones; and the median

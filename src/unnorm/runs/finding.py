@@ -24,19 +24,30 @@ class AbstractFinding(ABC):
     def fields(self) -> dict[str, Any]:
         """Plain data, each under a name of its own."""
 
+    @abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
-        """What is too large for plain data; most have nothing."""
-        return {}
+        """What is too large for plain data."""
 
     @property
+    @abstractmethod
     def warnings(self) -> tuple[str, ...]:
         """What is wrong with it, in sentences."""
-        return ()
 
     @classmethod
     @abstractmethod
     def restored(cls, fields: Mapping[str, Any], arrays: Arrays, space: AbstractSpace) -> Self:
         """The inverse of `fields` and `arrays`."""
+
+
+class AbstractPlainFinding(AbstractFinding):
+    """One that is plain data, with nothing to warn of beyond its numbers."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return ()
 
 
 class AbstractDraws(AbstractFinding):

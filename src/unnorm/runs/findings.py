@@ -18,6 +18,7 @@ from unnorm.runs.diffusions import Fidelity, FlowLikelihood, Generated
 from unnorm.runs.finding import THINNED as THINNED
 from unnorm.runs.finding import AbstractDraws as AbstractDraws
 from unnorm.runs.finding import AbstractFinding as AbstractFinding
+from unnorm.runs.finding import AbstractPlainFinding as AbstractPlainFinding
 from unnorm.runs.finding import Arrays
 from unnorm.runs.trees import named_arrays, tree_of
 from unnorm.runs.walks import chains_of
@@ -35,6 +36,9 @@ class LogZ(AbstractFinding):
     def fields(self) -> dict[str, Any]:
         return {"log_z": self.estimate.to_dict()}
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {}
+
     @property
     def warnings(self) -> tuple[str, ...]:
         return self.estimate.warnings
@@ -45,7 +49,7 @@ class LogZ(AbstractFinding):
 
 
 @dataclass(frozen=True, eq=False)
-class Likelihood(AbstractFinding):
+class Likelihood(AbstractPlainFinding):
     """Log-likelihood of held-out rows, in nats per row of the data's own units; of the model, baselines, the truth."""
 
     name: ClassVar[str] = "likelihood"
@@ -71,7 +75,7 @@ class Likelihood(AbstractFinding):
 
 
 @dataclass(frozen=True, eq=False)
-class ModeWeights(AbstractFinding):
+class ModeWeights(AbstractPlainFinding):
     """The true weight of every mode, and the mass that the model puts nearest to it; empty where no modes are known."""
 
     name: ClassVar[str] = "weights"
@@ -86,7 +90,7 @@ class ModeWeights(AbstractFinding):
 
 
 @dataclass(frozen=True, eq=False)
-class Discrepancy(AbstractFinding):
+class Discrepancy(AbstractPlainFinding):
     """How far draws are from held-out rows: 0 where their laws agree."""
 
     name: ClassVar[str] = "discrepancy"
@@ -217,6 +221,10 @@ class Exact(AbstractDraws):
 
     def arrays(self) -> dict[str, np.ndarray]:
         return named_arrays("draws", self.draws)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return ()
 
     @classmethod
     def restored(cls, fields: Mapping[str, Any], arrays: Arrays, space: AbstractSpace) -> "Exact":
