@@ -9,7 +9,7 @@ from runner import refused, unnorm
 import unnorm as un
 from unnorm.runs import Run
 
-SHORT = ("--steps", 30, "--set", "model.width=8", "--set", "model.depth=1", "--quiet")
+SHORT = ("--steps", 30, "--model", "mlp", "--set", "model.width=8", "--set", "model.depth=1", "--quiet")
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +65,28 @@ def test_a_run_on_pictures_goes_on_to_the_same_bits(digits, tmp_path):
 
 def test_what_does_not_work_on_pictures_names_what_does(digits, tmp_path):
     no = tmp_path / "no"
-    assert refused(unnorm("fit", "digits", "--model", "tilted", "--out", no), "tilted", "mlp, resnet")
+    assert refused(unnorm("fit", "digits", "--model", "tilted", "--out", no), "tilted", "diffusion, mlp, resnet")
     assert refused(unnorm("fit", "digits", "--objective", "cnce", "--model", "mlp", "--out", no), "cnce", "dsm")
     assert refused(unnorm("fit", "digits", "--group", "a", "--out", no), "leave --group out")
     assert refused(unnorm("fit", "digits", "--condition", "digit", "--out", no), "called label")
     assert refused(unnorm("score", digits[0], "digits"), "log Z")
     assert refused(unnorm("fit", digits[0], "--out", no), "folder")
     assert not no.exists()
+
+
+def test_a_diffusion_is_what_pictures_are_fitted_by(tmp_path):
+    """Unless told otherwise; it is trained, judged, drawn from and reported on like any other model."""
+    seen = np.random.default_rng(0).integers(0, 4, size=(90, 4, 4)).astype(np.uint8)
+    np.savez(tmp_path / "small.npz", x=seen, y=np.arange(90) % 3)
+    tiny = ("--steps", 20, "--set", "model.channels=4", "--condition", "label", "--quiet", "--json")
+    result = unnorm("fit", tmp_path / "small.npz", "--out", tmp_path / "run", *tiny)
+    assert result.code == 0, result.err
+    told = json.loads(result.out)["assessment"]
+    assert {"flow_log_likelihood", "log_likelihood_bound", "bits_per_dimension", "frechet", "nearness"} <= told.keys()
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Draws beside data" in page and "bits" in page
+    quick = ("--solver", "ddim", "--steps", 3, "--given", "label=2", "--guidance", 2, "--quiet", "-o")
+    assert unnorm("sample", tmp_path / "run", "-n", 5, *quick, tmp_path / "d.npy").code == 0
+    draws = np.load(tmp_path / "d.npy")
+    assert draws.shape == (5, 4, 4) and draws.dtype == np.uint8 and draws.max() <= 3
+    assert refused(unnorm("sample", tmp_path / "run", "-n", 5, *quick, tmp_path / "e.npy", "--solver", "dim"), "ddim")
