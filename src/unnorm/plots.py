@@ -19,6 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.rcsetup import cycler
+from matplotlib.ticker import MaxNLocator
 
 from unnorm.files import write_atomically
 
@@ -196,6 +197,11 @@ def bars(axes: Axes, xs: Any, estimates: Sequence[Any], times: float = 2, **opti
 def grid_lines(axes: Axes, axis: str = "both") -> None:
     """Faint lines behind the data."""
     axes.grid(True, axis=axis)  # pyright: ignore[reportArgumentType]
+
+
+def few_ticks(axes: Axes, most: int = 5) -> None:
+    """So few ticks along the lower axis that numbers of many digits do not run into each other."""
+    axes.xaxis.set_major_locator(MaxNLocator(most))
 
 
 def label_of(column: str, longest: int = 28) -> str:

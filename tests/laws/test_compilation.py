@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from small_runs import OBJECTIVES, TRUTH, model, train
 
+from unnorm.energies import standard_gaussian
 from unnorm.errors import InputError
 from unnorm.noises import Gaussian
 from unnorm.objectives import DSM
-from unnorm.training import fit
+from unnorm.training import fit, fit_repeats
 
 # ------------------------------------------------------------------------------------------------- compilation
 
@@ -58,6 +59,21 @@ def test_another_scale_of_noise_is_the_same_program():
     assert [fun for fun in COMPILED if "run_steps" in fun] == []
     # Control: it is another loss all the same.
     assert not np.allclose(first.history["loss"], other.history["loss"], rtol=1e-2)
+
+
+def test_repeats_are_compiled_once():
+    """Other data, keys, rates, numbers of steps and numbers inside the objective: the same program."""
+    settings: Any = {"batch": 32, "steps": 20, "rate": 1e-2, "key": jax.random.key(16)}
+    data = jax.random.normal(jax.random.key(17), (3, 64, 2))
+    COMPILED.clear()
+    first = fit_repeats(standard_gaussian(2), DSM(Gaussian(0.3)), data, **settings)
+    # What is looked for can be found.
+    assert sum("_run" in fun for fun in COMPILED) == 1
+    COMPILED.clear()
+    other = settings | {"rate": 2e-2, "steps": 30, "key": jax.random.key(18)}
+    second = fit_repeats(standard_gaussian(2, 1.5), DSM(Gaussian(0.6)), data + 1.0, **other)
+    assert [fun for fun in COMPILED if "_run" in fun] == []
+    assert not np.allclose(first.mean, second.mean, rtol=1e-2)
 
 
 # ------------------------------------------------------------------------------------------------- devices

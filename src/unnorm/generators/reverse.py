@@ -8,6 +8,7 @@ from unnorm.errors import require
 from unnorm.generators.base import AbstractOneStep, Info, check_temperature, white
 from unnorm.noises.base import Level, Point
 from unnorm.scores import AbstractLevelledScore
+from unnorm.scores.posterior import posterior_mean
 
 
 class ReverseDiffusion(AbstractOneStep):
@@ -64,5 +65,5 @@ class Ancestral(AbstractOneStep):
         noise = score.noise
         kept, variance = noise.between(s, t)
         spread = variance * (noise.variance(s) / noise.variance(t)) ** (1 - self.upper)
-        mean = (x + variance * score(t, x)) / kept
+        mean = posterior_mean(x, score(t, x), variance) / kept
         return mean + jnp.sqrt(spread) * white(x, self.temperature, key=key), {}

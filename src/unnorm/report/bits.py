@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from unnorm.plots import DATA, INK, MODEL, QUIET, WIDE, Picture, grid_lines, new_figure, styled
+from unnorm.plots import DATA, INK, MODEL, QUIET, WIDE, Picture, few_ticks, grid_lines, new_figure, styled
 from unnorm.runs import Prepared
 from unnorm.runs.findings import AbstractDraws
 from unnorm.runs.prepare import points_of
@@ -32,6 +32,7 @@ def shares_picture(prepared: Prepared, draws: AbstractDraws) -> Picture:
         axes.plot([low, high], [low, high], color=QUIET, linewidth=1, linestyle=(0, (3, 2)))
         axes.tick_params(colors=INK)
         grid_lines(axes)
+        few_ticks(axes)
     error = float(np.sqrt(0.25 / len(rows)))
     shown = "" if len(names) <= MOST_COLUMNS else f" Pairs are of the first {MOST_COLUMNS} of {len(names)} columns."
     return Picture(

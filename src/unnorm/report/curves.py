@@ -16,6 +16,7 @@ from unnorm.plots import (
     TRUTH,
     WIDE,
     Picture,
+    few_ticks,
     grid_lines,
     label_of,
     new_figure,
@@ -241,6 +242,7 @@ def mixing(prepared: Prepared, trace: Trace) -> Picture:
         panel.tick_params(axis="y", length=0)
         panel.spines["left"].set_visible(False)
         grid_lines(panel, "both")
+        few_ticks(panel)
     return Picture(
         "mixing",
         figure,

@@ -1,13 +1,10 @@
 """Denoising Gibbs: draws of the clean density from a model of the noisy one.
 
 A model trained by denoising at noise sigma knows q~(x~), the density of x~ = x + sigma z, and not that of x. The first
-two moments of x given x~ are known from it nevertheless (Zhang et al. 2023, Eqs 9 and 11; Tweedie):
-
-    mu(x~) = x~ + sigma^2 s(x~),   Sigma(x~) = sigma^2 I + sigma^4 grad s(x~),   s = grad log q~.
-
-The sampler adds noise and takes it away again with the Gaussian of these moments. For Gaussian data that Gaussian is
-the posterior and the chain is exact; for others it is an approximation, and the chain settles near the clean density.
-The covariances below are what can be afforded in place of Sigma.
+two moments of x given x~ are known from it nevertheless (Zhang et al. 2023, Eqs 9 and 11; `scores.posterior`). The
+sampler adds noise and takes it away again with the Gaussian of these moments. For Gaussian data that Gaussian is the
+posterior and the chain is exact; for others it is an approximation, and the chain settles near the clean density. The
+covariances below are what can be afforded in place of the exact one.
 """
 
 from abc import abstractmethod
@@ -27,7 +24,7 @@ from unnorm.estimate import Estimate, mean_estimate
 from unnorm.noises.base import Level
 from unnorm.samplers.base import AbstractSampler, Info, Target, require_gradients
 from unnorm.scores import AbstractPlainScore, GaussianDenoiser, as_score
-from unnorm.small_matrices import symmetric_eigen
+from unnorm.scores.posterior import posterior_deviate, posterior_mean, slope_of_mean
 
 Score = Callable[[Point], Point]
 
@@ -85,11 +82,7 @@ class FullCovariance(AbstractCovariance):
         _, derivative = jax.linearize(score, noisy)
         basis = jnp.eye(noisy.size, dtype=noisy.dtype)
         slopes = jax.vmap(lambda v: derivative(v.reshape(noisy.shape)).reshape(-1))(basis)
-        values, vectors = symmetric_eigen(basis + 0.5 * variance * (slopes + slopes.T))
-        low = values < self.floor
-        scales = jnp.sqrt(variance * jnp.where(low, self.floor, values))
-        white = jax.random.normal(key, (noisy.size,), noisy.dtype)
-        return (vectors @ (scales * white)).reshape(noisy.shape), jnp.sum(low).astype(float)
+        return posterior_deviate(slopes, variance, noisy, floor=self.floor, key=key)
 
 
 class DiagonalCovariance(AbstractCovariance):
@@ -155,7 +148,7 @@ class LearnedCovariance(AbstractCovariance):
 
 
 class DenoiserScore(AbstractPlainScore):
-    """s(x~) = (mean(x~) - x~) / sigma^2: the score that a denoiser's mean stands for, by Tweedie's formula."""
+    """s(x~) = (mean(x~) - x~) / sigma^2: the score that a denoiser's mean stands for."""
 
     denoiser: GaussianDenoiser
     sigma: float = eqx.field(static=True)
@@ -164,7 +157,7 @@ class DenoiserScore(AbstractPlainScore):
         require(self.sigma > 0, f"the noise of a denoiser must be positive, not {self.sigma}")
 
     def __call__(self, t: Level, x: Point, condition: Any = None) -> Point:
-        return (self.denoiser(x)[0] - x) / self.sigma**2
+        return slope_of_mean(x, self.denoiser(x)[0], self.sigma**2)
 
 
 class _Variances(eqx.Module):
@@ -195,7 +188,7 @@ def take_away(
 ) -> tuple[Point, Scalar]:
     """x ~ N(x~ + v s(x~), covariance): noise of variance v taken off one point, and how many variances were raised."""
     offset, clipped = covariance.deviate(score, variance, noisy, key=key)
-    return noisy + variance * score(noisy) + offset, clipped
+    return posterior_mean(noisy, score(noisy), variance) + offset, clipped
 
 
 class DenoisingGibbs(AbstractSampler):

@@ -56,7 +56,20 @@ def increment(slopes: Float[Array, " n"], rest: Array, share: float | Array) -> 
     return jnp.where(log_ess(rest * slopes) >= wanted, rest, found)
 
 
-def _moved(energy: AbstractEnergy, xs: Any, moves: AbstractMoves, known: Knowledge, count: int, key: PRNGKeyArray):
+def next_level(b: Array, slopes: Float[Array, " n"], level: Array, share: float | Array) -> tuple[Array, Array]:
+    """The level after b that leaves this share effective, and the step to it; the last of `LONGEST` goes to the end."""
+    step = jnp.where(level == LONGEST - 1, 1 - b, increment(slopes, 1 - b, share))
+    return jnp.where(step >= 1 - b, 1.0, b + step), step
+
+
+def unfinished(b: Array, level: Array | int) -> Array:
+    """Whether the target is not reached yet, nor the longest path walked."""
+    return (b < 1) & (level < LONGEST)
+
+
+def tuned_moves(
+    energy: AbstractEnergy, xs: Any, moves: AbstractMoves, known: Knowledge, count: int, key: PRNGKeyArray
+) -> tuple[Any, Knowledge, Array]:
     """Moves of all particles, tuned after each by the acceptance of all; and the mean acceptance."""
 
     def move(carry, key):
@@ -75,15 +88,11 @@ def _walk(base, target, counts: tuple[int, int], share: Array, moves: AbstractMo
     start, key = jax.random.split(key)
     first = split_over_devices(points_of(target.space, base.samples(islands * particles, key=start)))
 
-    def unfinished(state):
-        return (state[1] < 1) & (state[2] < LONGEST)
-
     def climb(state):
         xs, b, level, known, log_z, ancestors, (betas, sizes, acceptances) = state
         draw, walk = jax.random.split(jax.random.fold_in(key, level))
         slopes = jax.vmap(base)(xs) - jax.vmap(target)(xs)
-        step = jnp.where(level == LONGEST - 1, 1 - b, increment(slopes, 1 - b, share))
-        b = jnp.where(step >= 1 - b, 1.0, b + step)
+        b, step = next_level(b, slopes, level, share)
         log_weights = (step * slopes).reshape(islands, particles)
         log_z = log_z + jax.scipy.special.logsumexp(log_weights, axis=1) - math.log(particles)
         chosen = jax.vmap(lambda k, w: systematic(k, w, particles))(
@@ -93,7 +102,7 @@ def _walk(base, target, counts: tuple[int, int], share: Array, moves: AbstractMo
         places = (chosen + particles * jnp.arange(islands)[:, None]).reshape(-1)
         xs = jax.tree.map(lambda leaf: leaf[places], xs)
         energy = (1 - b) * base + b * target
-        xs, known, accepted = _moved(energy, xs, moves, moves.look(known, xs), count, walk)
+        xs, known, accepted = tuned_moves(energy, xs, moves, moves.look(known, xs), count, walk)
         tables = (
             betas.at[level + 1].set(b),
             sizes.at[level].set(jnp.exp(jax.vmap(log_ess)(log_weights))),
@@ -104,7 +113,7 @@ def _walk(base, target, counts: tuple[int, int], share: Array, moves: AbstractMo
     tables = (jnp.zeros(LONGEST + 1), jnp.zeros((LONGEST, islands)), jnp.zeros(LONGEST))
     ancestors = jnp.broadcast_to(jnp.arange(particles), counts)
     state = (first, jnp.zeros(()), 0, moves.begin(first), jnp.zeros(islands), ancestors, tables)
-    xs, _, levels, _, log_z, ancestors, tables = jax.lax.while_loop(unfinished, climb, state)
+    xs, _, levels, _, log_z, ancestors, tables = jax.lax.while_loop(lambda s: unfinished(s[1], s[2]), climb, state)
     return jax.tree.map(lambda leaf: leaf.reshape(*counts, *leaf.shape[1:]), xs), log_z, ancestors, levels, tables
 
 

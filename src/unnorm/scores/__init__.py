@@ -23,6 +23,8 @@ from unnorm.scores.levelled import LevelledEnergy as LevelledEnergy
 from unnorm.scores.levelled import LevelledScore as LevelledScore
 from unnorm.scores.levelled import levelled_energy as levelled_energy
 from unnorm.scores.levelled import levelled_score as levelled_score
+from unnorm.scores.posterior import DenoisingPosterior as DenoisingPosterior
+from unnorm.scores.posterior import posterior_moment as posterior_moment
 from unnorm.scores.preconditioning import AbstractPreconditioning as AbstractPreconditioning
 from unnorm.scores.preconditioning import DividedBySigma as DividedBySigma
 from unnorm.scores.preconditioning import PredictData as PredictData
@@ -33,7 +35,6 @@ from unnorm.scores.preconditioning import Reading as Reading
 from unnorm.scores.preconditioning import Scaled as Scaled
 from unnorm.scores.second_order import AbstractFactored as AbstractFactored
 from unnorm.scores.second_order import AbstractSecondOrder as AbstractSecondOrder
-from unnorm.scores.second_order import DenoisingPosterior as DenoisingPosterior
 from unnorm.scores.second_order import DiagonalSecondOrder as DiagonalSecondOrder
 from unnorm.scores.second_order import FreeScore as FreeScore
 from unnorm.scores.second_order import FromScore as FromScore
@@ -41,4 +42,3 @@ from unnorm.scores.second_order import LevelSecondOrder as LevelSecondOrder
 from unnorm.scores.second_order import LowRankSecondOrder as LowRankSecondOrder
 from unnorm.scores.second_order import diagonal_mlp as diagonal_mlp
 from unnorm.scores.second_order import low_rank_mlp as low_rank_mlp
-from unnorm.scores.second_order import posterior_moment as posterior_moment

@@ -1,10 +1,7 @@
-"""Second-order scores, s2(x) = Hessian of log q(x), and the posterior of denoising that they give.
+"""Second-order scores, s2(x) = Hessian of log q(x); the posterior of denoising that they give is in `posterior`.
 
 With D coordinates s2 has D^2 numbers, so nothing here forms it unless asked: a second-order score gives its diagonal
 and its products with vectors. It is also a score, s1(x) = grad log q(x), of one noise level: t plays no part.
-
-Denoising x~ = x + sigma z is where the two meet (Tweedie): E[x | x~] = x~ + sigma^2 s1(x~) and
-Cov[x | x~] = sigma^2 I + sigma^4 s2(x~), with s1 and s2 those of the noisy density (Meng et al. 2021).
 """
 
 from abc import abstractmethod
@@ -21,7 +18,6 @@ from unnorm.errors import require
 from unnorm.networks import MLP
 from unnorm.noises.base import Level
 from unnorm.scores.base import AbstractLevelScore, AbstractPlainScore, AbstractScore, as_score
-from unnorm.small_matrices import symmetric_eigen
 from unnorm.spaces import AbstractSpace
 
 
@@ -200,77 +196,3 @@ def diagonal_mlp(
     first, second = jax.random.split(key)
     alpha = MLP(dimension, dimension, width=factor_width, depth=depth, activation=jnp.tanh, key=second)
     return DiagonalSecondOrder(_score_mlp(dimension, width, depth, first), alpha)
-
-
-class DenoisingPosterior(eqx.Module):
-    """The clean point x given x~ = x + sigma z: its mean, its covariance, and the Gaussian that has both.
-
-    Mean (Tweedie; Song 2022, Eq. 4.4): x~ + sigma^2 s1. Covariance (Eq. 4.18): sigma^2 I + sigma^4 s2.
-    Exact for the exact scores of the noisy density; the Gaussian is exact for Gaussian data.
-
-    >>> import jax.numpy as jnp, unnorm as un
-    >>> noisy = un.energies.standard_gaussian(2, scale=2**0.5)  # data N(0, I) with noise of sigma = 1
-    >>> posterior = DenoisingPosterior(FromScore(noisy), 1.0)
-    >>> [round(float(number), 4) for number in posterior.mean(jnp.ones(2))]
-    [0.5, 0.5]
-    >>> [round(float(number), 4) for number in posterior.variances(jnp.ones(2))]
-    [0.5, 0.5]
-    """
-
-    score: AbstractSecondOrder
-    sigma: float = eqx.field(static=True)
-
-    def __check_init__(self):
-        require(self.sigma > 0, f"the noise that is taken away must have a positive sigma, not {self.sigma}")
-
-    def mean(self, noisy: Point) -> Point:
-        """E[x | x~]."""
-        return noisy + self.sigma**2 * self.score(jnp.zeros(()), noisy)
-
-    def variances(self, noisy: Point) -> Point:
-        """The diagonal of Cov[x | x~], in the shape of x~."""
-        return self.sigma**2 + self.sigma**4 * self.score.diagonal(noisy)
-
-    def apply(self, noisy: Point, v: Point) -> Point:
-        """Cov[x | x~] v."""
-        return self.sigma**2 * v + self.sigma**4 * self.score.apply(noisy, v)
-
-    def covariance(self, noisy: Point) -> Float[Array, "d d"]:
-        """Cov[x | x~], D x D: for small D only."""
-        return self.sigma**2 * jnp.eye(noisy.size) + self.sigma**4 * self.score.matrix(noisy)
-
-    def sample(self, noisy: Point, *, key: PRNGKeyArray) -> tuple[Point, Float[Array, ""]]:
-        """A draw from the Gaussian of this mean and covariance, and how many eigenvalues were negative.
-
-        A learnt s2 can have a covariance that is none; its negative eigenvalues are taken as 0 and counted.
-        """
-        covariance = self.covariance(noisy)
-        values, vectors = symmetric_eigen((covariance + covariance.T) / 2)
-        white = jax.random.normal(key, (noisy.size,), noisy.dtype)
-        step = vectors @ (jnp.sqrt(jnp.maximum(values, 0)) * white)
-        return self.mean(noisy) + step.reshape(noisy.shape), jnp.sum(values < 0).astype(float)
-
-
-def posterior_moment(score: AbstractScore, sigma: float | Scalar, noisy: Float[Array, " d"], order: int) -> Array:
-    """E[x (x) ... (x) x | x~], `order` factors, a polynomial of s1 and its derivatives (Song 2022, Thm 4.3, Lemma A.6).
-
-    M_{n+1} = sigma^2 dM_n / dx~ + M_n (x) (x~ + sigma^2 s1), M_0 = 1: only the score of the noisy density is needed.
-    The result has D^order numbers.
-
-    >>> import jax.numpy as jnp, unnorm as un
-    >>> noisy = un.scores.EnergyScore(un.energies.standard_gaussian(1, scale=2**0.5))
-    >>> [round(float(posterior_moment(noisy, 1.0, jnp.ones(1), n).sum()), 4) for n in (1, 2, 3)]
-    [0.5, 0.75, 0.875]
-    """
-    require(order >= 1, f"the order of a moment must be at least 1, not {order}")
-
-    def mean(y):
-        return y + sigma**2 * score(jnp.zeros(()), y)
-
-    def raise_order(moment):
-        return lambda y: sigma**2 * jax.jacfwd(moment)(y) + jnp.tensordot(moment(y), mean(y), axes=0)
-
-    moment = mean
-    for _ in range(order - 1):
-        moment = raise_order(moment)
-    return moment(noisy)

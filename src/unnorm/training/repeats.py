@@ -1,10 +1,9 @@
 """Hundreds of fits in one compiled call, for standard errors that come from repetition."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -15,7 +14,7 @@ from unnorm.objectives.base import rows_of
 from unnorm.training.loop import _recipe
 from unnorm.training.optimisers import Schedule, rates
 from unnorm.training.points import require_shape
-from unnorm.training.state import many_steps, start
+from unnorm.training.state import Recipe, many_steps, split, start
 
 Model = TypeVar("Model", bound=eqx.Module)
 
@@ -57,11 +56,16 @@ def fit_repeats(
     rate, schedule = rates(rate, schedule, optimiser, USUAL_RATE)
     recipe = _recipe(model, objective, min(batch, data.shape[1]), steps, rate, average, schedule, optimiser)
 
-    @compiled
-    def run(data: Array, keys: Array):
-        def one(points, key):
-            return many_steps(recipe, start(model, recipe, points, key), points, jnp.asarray(steps)).state.average
+    learnt = _run(recipe, split(model)[0], data, jax.random.split(key, len(data)))
+    return eqx.combine(learnt, recipe.skeleton)
 
-        return eqx.filter_vmap(one)(data, keys)
 
-    return eqx.combine(run(data, jax.random.split(key, len(data))), recipe.skeleton)
+@compiled
+def _run(recipe: Recipe, weights: Any, data: Array, keys: PRNGKeyArray) -> Any:
+    """All fits side by side: one program for every recipe of the same make, whatever its numbers."""
+    model = eqx.combine(weights, recipe.skeleton)
+
+    def one(points: Array, key: PRNGKeyArray) -> Any:
+        return many_steps(recipe, start(model, recipe, points, key), points, recipe.steps).state.average
+
+    return eqx.filter_vmap(one)(data, keys)

@@ -27,7 +27,7 @@ from unnorm.evaluation.partition.pairs import require_pair
 from unnorm.evaluation.partition.rounding import with_rounding
 from unnorm.samplers import AbstractSampler
 from unnorm.samplers.moves import AbstractMoves, moved
-from unnorm.samplers.smc import FEWEST_FAMILIES, LONGEST, increment
+from unnorm.samplers.smc import FEWEST_FAMILIES, LONGEST, next_level, tuned_moves, unfinished
 
 #: Particles of the pilot run.
 SCOUTS = 512
@@ -41,31 +41,21 @@ def _ladder(base, target, share: float, moves: int, by: AbstractMoves, key: PRNG
     start, key = jax.random.split(key)
     xs = starts(base, SCOUTS, start)
 
-    def unfinished(state):
-        return (state[1] < 1) & (state[2] < LONGEST)
-
     def level(state):
         xs, b, count, known, (betas, all_known) = state
         resample, walk = jax.random.split(jax.random.fold_in(key, count))
         slopes = difference(base, target, xs)
-        step = jnp.where(count == LONGEST - 1, 1 - b, increment(slopes, 1 - b, share))
-        b = jnp.where(step >= 1 - b, 1.0, b + step)
+        b, step = next_level(b, slopes, count, share)
         chosen = systematic(resample, jax.nn.softmax(step * slopes), SCOUTS)
         xs = jax.tree.map(lambda leaf: leaf[chosen], xs)
-
-        def tune(carry, key):  # moves are tuned one by one: levels are few
-            xs, known = carry
-            xs, acceptance = moved(between(base, target, b), by.sampler(known), xs, 1, key)
-            return (xs, by.learn(known, acceptance)), None
-
-        (xs, known), _ = jax.lax.scan(tune, (xs, by.look(known, xs)), jax.random.split(walk, moves))
+        xs, known, _ = tuned_moves(between(base, target, b), xs, by, by.look(known, xs), moves, walk)
         all_known = jax.tree.map(lambda table, leaf: table.at[count].set(leaf), all_known, known)
         return xs, b, count + 1, known, (betas.at[count].set(b), all_known)
 
     known = by.begin(xs)
     all_known = jax.tree.map(lambda leaf: jnp.ones((LONGEST, *jnp.shape(leaf)), leaf.dtype), known)
     first = (xs, jnp.zeros(()), 0, known, (jnp.ones(LONGEST), all_known))
-    _, _, count, _, tables = jax.lax.while_loop(unfinished, level, first)
+    _, _, count, _, tables = jax.lax.while_loop(lambda s: unfinished(s[1], s[2]), level, first)
     return count, tables
 
 
