@@ -1,7 +1,7 @@
 """Laws of NCSNv2's techniques: the three propositions by simulation, and the published schedules.
 
-The table's ratios are those of Table B.9 (L levels from sigma_1 to 0.01). Its steps are those of Technique 4 but for two
-rows: FFHQ's is printed ten times too small, and church's is none that Technique 4 gives.
+The table's ratios are those of Table B.9 (L levels from sigma_1 to 0.01). Its steps are those of Technique 4 but for
+two rows: FFHQ's is printed ten times too small, and church's is none that Technique 4 gives.
 """
 
 import math
@@ -170,7 +170,7 @@ def test_what_has_no_levels_is_refused():
         largest_distance(np.ones(3))
     with pytest.raises(InputError, match="overlap between 0 and"):
         ratio_for(10, 1.0)
-    with pytest.raises(InputError, match="ratio above 1, not 0.5"):
+    with pytest.raises(InputError, match=r"ratio above 1, not 0\.5"):
         level_count(2.0, 1.0, 0.5)
     with pytest.raises(InputError, match="moves once or more"):
         langevin_step(0, 2.0, 1.0)

@@ -14,7 +14,7 @@ Network = TypeVar("Network")
 
 
 class Dropout(AbstractPartlyFixed):
-    """Each number is 0 with probability `rate`, else divided by 1 - rate (Srivastava et al. 2014); as it is without a key.
+    """Each number is 0 with probability `rate`, else over 1 - rate (Srivastava et al. 2014); without a key as it is.
 
     A network of one point is mapped over many with one key, so what is dropped follows from the key and the numbers
     themselves: points with other numbers lose others.

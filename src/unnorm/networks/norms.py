@@ -13,8 +13,8 @@ Image = Float[Array, "h w c"]
 class InstanceNormPlus(eqx.Module):
     """z = gamma (x - mu) / s + beta + alpha (mu - m) / v (InstanceNorm++: Song and Ermon 2019, B.3.1).
 
-    mu and s are the mean and deviation of each channel over the picture, m and v those of the means over channels: plain
-    instance norm forgets mu, and colours drift. With several `levels` each has its own gamma, beta and alpha.
+    mu and s are the mean and deviation of each channel over the picture, m and v those of the means over channels:
+    plain instance norm forgets mu, and colours drift. With several `levels` each has its own gamma, beta and alpha.
 
     >>> norm = InstanceNormPlus(3, key=jax.random.key(0))
     >>> norm(jnp.ones((4, 4, 3)), jnp.asarray(0)).shape

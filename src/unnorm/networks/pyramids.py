@@ -44,7 +44,7 @@ class _Reading(eqx.Module):
 
 
 class _Level(eqx.Module):
-    """What is done at one size: blocks, attention beside them, then the change of size and what comes in or goes out."""
+    """What is done at one size: blocks with attention, then the change of size and what comes in or goes out."""
 
     blocks: tuple[ResBlock, ...]
     attention: tuple[Attention | None, ...]

@@ -27,11 +27,20 @@ class Cascade(NamedTuple):
     dilation: int = 1
 
 
-#: The published ones by the pictures' size (Tables B.7 and B.8): from the second cascade on a new one begins with a
-#: block "down", which halves pictures only where it is not dilated.
-SMALL = (Cascade(1), Cascade(2, True), Cascade(2, True, 2), Cascade(2, True, 4))
-MIDDLE = (Cascade(1), Cascade(2, True), Cascade(2, True), Cascade(4, True, 2), Cascade(4, True, 4))
-LARGE = (Cascade(1), Cascade(2, True), Cascade(2, True), Cascade(2, True), Cascade(4, True, 2), Cascade(4, True, 4))
+_SMALL = (Cascade(1), Cascade(2, True), Cascade(2, True, 2), Cascade(2, True, 4))
+_MIDDLE = (Cascade(1), Cascade(2, True), Cascade(2, True), Cascade(4, True, 2), Cascade(4, True, 4))
+_LARGE = (*_MIDDLE[:3], Cascade(2, True), *_MIDDLE[3:])
+
+
+def cascades_for(side: int) -> tuple[Cascade, ...]:
+    """The published cascades for pictures of so many rows: up to 64, to 128, and more (Tables B.7 and B.8).
+
+    From the second on each begins with a block "down", which halves pictures only where it is not dilated.
+
+    >>> [len(cascades_for(side)) for side in (32, 128, 256)]
+    [4, 5, 6]
+    """
+    return _SMALL if side <= 64 else _MIDDLE if side <= 128 else _LARGE
 
 
 class _Block(eqx.Module):
@@ -162,11 +171,11 @@ def pooled(x: Image, how: Literal["max", "mean"], size: int = 5) -> Image:
 
 
 class RefineNet(eqx.Module):
-    """f(x, level) of one picture: residual cascades at growing dilations, refined from coarse to fine (Lin et al. 2017).
+    """f(x, level) of one picture: cascades at growing dilations, refined from coarse to fine (Lin et al. 2017).
 
-    With `levels` it is NCSN's (Song and Ermon 2019): every norm has parameters of its own for each of so many levels, of
-    which t names number round(t (levels - 1)) as in `noises.Ladder`, norms are also in the refining blocks, and pools
-    are means. Without, it is NCSNv2's (Song and Ermon 2020): told no level, for `scores.DividedBySigma`. The last
+    With `levels` it is NCSN's (Song and Ermon 2019): every norm has parameters of its own for each of so many levels,
+    of which t names number round(t (levels - 1)) as in `noises.Ladder`, norms are also in the refining blocks, and
+    pools are means. Without, it is NCSNv2's (Song and Ermon 2020): told no level, for `scores.DividedBySigma`. The last
     convolution begins silent.
 
     >>> net = RefineNet((8, 8, 1), channels=4, key=jax.random.key(0))
@@ -188,12 +197,13 @@ class RefineNet(eqx.Module):
         shape: Sequence[int],
         *,
         channels: int = 128,
-        cascades: Sequence[Cascade] = SMALL,
+        cascades: Sequence[Cascade] | None = None,
         levels: int | None = None,
         key: PRNGKeyArray,
     ):
         require(len(shape) == 3, f"a picture has rows, columns and channels, not the shape {tuple(shape)}")
         require_count(channels, 1, "the channels of a RefineNet")
+        cascades = cascades_for(max(shape[:2])) if cascades is None else cascades
         require(len(cascades) >= 2, "a RefineNet has two cascades or more")
         rows, columns, deep = (int(n) for n in shape)
         number, normed = 1 if levels is None else levels, levels is not None

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from jaxtyping import Array, Float, PRNGKeyArray
-
 import jax
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.networks.dropout import dropping
 from unnorm.objectives.base import AbstractObjective, AbstractStateRemarks, Info, Scalar, remarks_of

@@ -253,8 +253,9 @@ def fit(
 
     `average` is the decay of the exponential moving average of the weights (0 turns it off). Without an `optimiser`
     weights move in a `direction` (default `training.adam()`; `training.muon()` for convolutions) at a `rate` (default
-    0.001) times `schedule`, a function of the share of steps done (default `training.cosine`). An `optimiser` is any of optax's, such as `optax.adamw(1e-3)`, with its own rate and schedule;
-    after a roll-back its updates are halved. Runs with one and the same optimiser share their compiled programs.
+    0.001) times `schedule`, a function of the share of steps done (default `training.cosine`). An `optimiser` is any of
+    optax's, such as `optax.adamw(1e-3)`, with its own rate and schedule; after a roll-back its updates are halved. Runs
+    with one and the same optimiser share their compiled programs.
 
     >>> import jax, unnorm as un
     >>> points = jax.random.normal(jax.random.key(0), (500, 2))
