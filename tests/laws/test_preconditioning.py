@@ -21,6 +21,7 @@ from unnorm.scores import (
     PredictData,
     PredictFlow,
     PredictNoise,
+    PredictScore,
     PredictVelocity,
     Scaled,
 )
@@ -79,6 +80,7 @@ def answers(data: str, name: str, t: float, x: np.ndarray) -> dict[str, np.ndarr
         "PredictVelocity": alpha * noise - sigma * clean,
         "PredictFlow": falls * clean + grows * noise,
         "DividedBySigma": -noise,
+        "PredictScore": -noise / sigma,
     }
 
 
@@ -89,7 +91,10 @@ KINDS = {
     "PredictVelocity": PredictVelocity(SPREAD),
     "PredictFlow": PredictFlow(SPREAD),
     "DividedBySigma": DividedBySigma(),
+    "PredictScore": PredictScore(),
 }
+#: Those whose network is shown points as they are.
+BARE = ("DividedBySigma", "PredictScore")
 
 
 class Says(eqx.Module):
@@ -143,7 +148,7 @@ def test_a_network_is_shown_points_of_order_one_and_the_level(kind):
 
     for name, noise in NOISES.items():
         alpha, sigma, _, _ = path(name, 0.3)
-        width = 1.0 if kind == "DividedBySigma" else np.sqrt((alpha * SPREAD) ** 2 + sigma**2)
+        width = 1.0 if kind in BARE else np.sqrt((alpha * SPREAD) ** 2 + sigma**2)
         level = 0.0 if kind == "DividedBySigma" else 0.3
         np.testing.assert_allclose(shown(noise, 0.3), [2 / width, -1 / width, level], rtol=1e-5)
         assert np.abs(shown(noise, 0.3) - shown(noise, 0.6)).max() > 0.05 or kind == "DividedBySigma"

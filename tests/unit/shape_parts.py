@@ -143,6 +143,38 @@ def nets() -> Iterator[Piece]:
 
     yield "networks/pictures", pictures
 
+    def published() -> None:
+        x, t, label, told = jnp.zeros((4, 4, 1)), jnp.zeros(()), jnp.asarray(1), Categorical((), 3)
+        small = {"channels": 4, "multipliers": (1, 2), "blocks": 1, "condition": told, "key": KEY}
+        for net in (
+            networks.PyramidUNet((4, 4, 1), input_pyramid="skip", output_pyramid="residual", attention=(0,), **small),
+            networks.PyramidUNet((4, 4, 1), output_pyramid="skip", frequencies=networks.positional(4), **small),
+            networks.ncsnpp((4, 4, 1), looking=4, **small),
+            networks.ddpmpp((4, 4, 1), looking=2, **small),
+            networks.PatchTransformer((4, 4, 1), width=8, depth=1, heads=2, condition=told, key=KEY),
+        ):
+            traced(held(net), x, t, label)
+        for levels in (None, 3):
+            net = networks.RefineNet(
+                (4, 4, 1), channels=4, cascades=networks.cascades_for(32)[:3], levels=levels, key=KEY
+            )
+            traced(held(net), x, t)
+        traced(held(networks.TransformerBlock(8, 2, key=KEY)), jnp.zeros((3, 8)), jnp.zeros(8))
+        traced(held(networks.InstanceNormPlus(2, levels=3, key=KEY)), IMAGE, jnp.asarray(1))
+        net = networks.ResBlock(2, 3, 4, dropout=0.5, rescale=False, mixes=True, key=KEY)
+        traced(held(networks.dropping(net, key=KEY)), IMAGE, jnp.zeros(4))
+        traced(held(networks.Dropout(0.5, KEY)), IMAGE)
+
+    yield "networks/published", published
+
+    def scalars() -> None:
+        net = networks.levelled_network(2, 2, width=4, depth=1, key=KEY)
+        for made in (networks.SumOfOutputs(net), networks.InnerProduct(net)):
+            traced(held(made), X, jnp.zeros(()))
+            traced(held(networks.OneLevel(made, (2,))), X)
+
+    yield "networks/scalars", scalars
+
     def autoencoders() -> None:
         for make in (networks.gaussian_autoencoder, networks.implicit_autoencoder, networks.wasserstein_autoencoder):
             model = held(make(2, 2, width=4, key=KEY))
@@ -298,8 +330,11 @@ def slopes() -> Iterator[Piece]:
     yield "scores/Given", lambda: (walk_score(scores.Given(told, 1)), traced(told.at(0.5, 1), 0.0, X))
     kinds = (
         scores.Scaled(), scores.PredictNoise(2), scores.PredictData(), scores.PredictVelocity(), scores.PredictFlow(),
-        scores.DividedBySigma(),
+        scores.DividedBySigma(), scores.PredictScore(), scores.Telling(scores.Scaled(), scores.LogSigma()),
     )  # fmt: skip
+    for clock in (scores.LogSigma(), scores.Steps(), scores.edm_clock()):
+        name = type(clock).__name__
+        yield f"scores/{name}", lambda clock=clock: traced(held(clock), noise, jnp.asarray(0.5))
     for kind in kinds:
         name = type(kind).__name__
         yield f"scores/{name}", lambda kind=kind: traced(held(kind).read, noise, jnp.asarray(0.5))

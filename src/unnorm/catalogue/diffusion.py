@@ -13,7 +13,7 @@ from unnorm.catalogue.entry import Context, Entry, Options, on_reals
 from unnorm.noises import AbstractGaussianNoise
 from unnorm.noises.times import AbstractTimes
 from unnorm.objectives.weightings import AbstractWeighting
-from unnorm.spaces import Conditioned, Real
+from unnorm.spaces import AbstractSpace, Conditioned, Real
 
 PROCESSES: dict[str, Callable[[], AbstractGaussianNoise]] = {
     "vp": noises.VariancePreserving,
@@ -96,6 +96,18 @@ def _levels(o: LevelsOptions, c: Context) -> objectives.DSM:
     return objectives.DSM(weighting=weighting[o.weighting], times=times[o.times])
 
 
+#: Pictures of more numbers than this are trained for longer, in smaller batches.
+_SMALL = 256
+
+
+def _training(space: AbstractSpace) -> dict[str, Any]:
+    """Rates, rows and steps: three minutes for pictures of 8 x 8 with their report, 25 for 28 x 28, on two cores."""
+    assert isinstance(space, Real)
+    if len(space.shape) != 3 or space.size <= _SMALL:
+        return {"steps": 1500, "batch": 128, "rate": 2e-3, "average": 0.995}
+    return {"steps": 6000, "batch": 64, "rate": 2e-3, "average": 0.999}
+
+
 DIFFUSION: Entry[Any] = Entry(
     "diffusion",
     "a score at every noise level: a U-Net for pictures, a perceptron for vectors",
@@ -104,7 +116,7 @@ DIFFUSION: Entry[Any] = Entry(
     makes=(scores.LevelledScore,),
     works=on_reals,
     conditional=True,
-    training={"steps": 1500, "batch": 128, "rate": 2e-3, "average": 0.995},
+    training=_training,
 )
 LEVELS: Entry[Any] = Entry(
     "denoise-levels",

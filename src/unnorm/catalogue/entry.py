@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -98,8 +98,8 @@ class Entry(Generic[Built]):
     reference: Callable[[Any, Context, bool], Chosen] | None = None
     works: Callable[[AbstractSpace], bool] = lambda space: on_vectors(space)
     conditional: bool = False
-    #: How such a model is best trained, where it is not as others are.
-    training: Mapping[str, Any] = field(default_factory=dict)
+    #: How such a model is best trained on points of a space, where it is not as others are.
+    training: Callable[[AbstractSpace], Mapping[str, Any]] = lambda space: {}
 
     def suits(self, model: "Entry[Any]") -> bool:
         """Whether the objective of this entry learns the model of that one, or its sampler draws from it."""

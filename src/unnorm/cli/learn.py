@@ -79,7 +79,7 @@ def fit_command(
     prepared = prepare(data, seed, group=group, test=test, conditions=conditions, kind=kind)
     model, objective = chosen_names(prepared, model, objective)
     asked = {name: value for name, value in training.items() if value is not None}
-    settled = training_settings(**{**find(MODELS, model, "model").training, **asked})
+    settled = training_settings(**{**find(MODELS, model, "model").training(prepared.space), **asked})
     path = out or Path(f"{Path(data).stem}-{objective}")
     chosen = named(model, parsed["model"]), named(objective, parsed["objective"])
     settings = settings_of(prepared, *chosen, settled, seed)

@@ -18,6 +18,7 @@ from unnorm.objectives.discrepancy import GaussianPerturbation as GaussianPertur
 from unnorm.objectives.discrepancy import Perturbation as Perturbation
 from unnorm.objectives.discrepancy import Pooling as Pooling
 from unnorm.objectives.discrepancy import SymmetricPerturbation as SymmetricPerturbation
+from unnorm.objectives.dropping import Dropping as Dropping
 from unnorm.objectives.exact_likelihood import MLE as MLE
 from unnorm.objectives.exact_likelihood import EnumeratedLikelihood as EnumeratedLikelihood
 from unnorm.objectives.finite_difference import FDSSM as FDSSM

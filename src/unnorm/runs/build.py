@@ -14,7 +14,9 @@ from unnorm.runs.prepare import Prepared
 from unnorm.runs.settings import RunSettings
 from unnorm.scores import AbstractLevelledScore, LevelledScore
 from unnorm.spaces import Categorical
-from unnorm.training import Fit, fit
+from unnorm.training import Fit, adam, fit, muon
+
+DIRECTIONS = {"adam": adam, "muon": muon}
 
 
 def _context(settings: RunSettings, prepared: Prepared, reference: AbstractNormalised | None = None) -> Context:
@@ -76,7 +78,7 @@ def train(
         prepared.train,
         valid=prepared.valid,
         transform=transform_of(model, prepared),
-        **settings.training.model_dump(),
+        **(settings.training.model_dump() | {"direction": DIRECTIONS[settings.training.direction]()}),
         checkpoint=checkpoint,
         checkpoint_seconds=checkpoint_seconds,
         resume=resume,

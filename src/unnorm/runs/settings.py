@@ -1,6 +1,6 @@
 """What was asked for: everything that defines a run, checked before anything is written."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -31,6 +31,8 @@ class Training(_Frozen):
     batch: int = Field(default=256, ge=1)
     rate: float = Field(default=1e-3, gt=0)
     average: float = Field(default=0.999, ge=0, lt=1)
+    #: What the loop scales by its rate: Adam's direction, or Muon's for kernels of convolutions.
+    direction: Literal["adam", "muon"] = "adam"
     evaluations: int = Field(default=50, ge=1)
     patience: int | None = Field(default=None, ge=1)
 
