@@ -4,6 +4,7 @@ from unnorm.noises.base import AbstractGaussianNoise as AbstractGaussianNoise
 from unnorm.noises.base import AbstractKernel as AbstractKernel
 from unnorm.noises.base import AbstractNoise as AbstractNoise
 from unnorm.noises.base import same_noise as same_noise
+from unnorm.noises.begun import Begun as Begun
 from unnorm.noises.chains import Chain as Chain
 from unnorm.noises.chains import Ladder as Ladder
 from unnorm.noises.chains import linear_chain as linear_chain

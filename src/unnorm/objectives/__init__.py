@@ -12,6 +12,7 @@ from unnorm.objectives.contrastive_divergence import ShortRun as ShortRun
 from unnorm.objectives.denoising import DSM as DSM
 from unnorm.objectives.denoising_kl import DenoisingKL as DenoisingKL
 from unnorm.objectives.denoising_vr import DSMVR as DSMVR
+from unnorm.objectives.dequantisation import VariationalDequantisation as VariationalDequantisation
 from unnorm.objectives.discrepancy import AbstractPerturbation as AbstractPerturbation
 from unnorm.objectives.discrepancy import EnergyDiscrepancy as EnergyDiscrepancy
 from unnorm.objectives.discrepancy import GaussianPerturbation as GaussianPerturbation
