@@ -8,6 +8,8 @@ from unnorm.noises.begun import Begun as Begun
 from unnorm.noises.chains import Chain as Chain
 from unnorm.noises.chains import Ladder as Ladder
 from unnorm.noises.chains import linear_chain as linear_chain
+from unnorm.noises.equations import Equation as Equation
+from unnorm.noises.equations import equation_of as equation_of
 from unnorm.noises.flips import AbstractSymmetricNoise as AbstractSymmetricNoise
 from unnorm.noises.flips import Flips as Flips
 from unnorm.noises.flips import OneSite as OneSite

@@ -49,6 +49,7 @@ from unnorm.objectives.second_order import DiagonalD2SM as DiagonalD2SM
 from unnorm.objectives.second_order import DiagonalD2SMVR as DiagonalD2SMVR
 from unnorm.objectives.second_order import JointSecondOrder as JointSecondOrder
 from unnorm.objectives.second_order import frobenius as frobenius
+from unnorm.objectives.sliced_levels import LevelledSSM as LevelledSSM
 from unnorm.objectives.slices import AbstractSlices as AbstractSlices
 from unnorm.objectives.slices import GaussianSlices as GaussianSlices
 from unnorm.objectives.slices import RademacherSlices as RademacherSlices

@@ -24,9 +24,7 @@ def _spread(dequantiser: AbstractDequantiser, values: Any, keys: Any) -> Any:
     return jax.vmap(lambda value, key: dequantiser(value, key=key))(values, keys)
 
 
-def dequantised(
-    dequantiser: AbstractDequantiser, values: Any, *, key: PRNGKeyArray
-) -> tuple[np.ndarray, np.ndarray]:
+def dequantised(dequantiser: AbstractDequantiser, values: Any, *, key: PRNGKeyArray) -> tuple[np.ndarray, np.ndarray]:
     """A point for each rounded value, and log q(u | v) - D log h: the density of that point, as q has it.
 
     >>> from unnorm.energies import UniformDequantiser
