@@ -1,7 +1,7 @@
 """Where within its step a value that was rounded may have been: a density that is learnt (Ho et al. 2019).
 
-A value v of step h is taken for a point y = v + h (u - 1/2), u in (0, 1). With a density p of points, the probability of
-the value is P(v) = Int p(v + h (u - 1/2)) h^D du, and for every density q(u | v)
+A value v of step h is taken for a point y = v + h (u - 1/2), u in (0, 1). With a density p of points, the probability
+of the value is P(v) = Int p(v + h (u - 1/2)) h^D du, and for every density q(u | v)
 
     log P(v) >= E_q[ log p(y) - log q(u | v) ] + D log h,
 
@@ -25,8 +25,6 @@ Point = Float[Array, "..."]
 Scalar = Float[Array, ""]
 #: Log scales are held within this of that of the uniform density, so that no step of training makes u 0 or 1.
 WIDEST = 3.0
-#: A Gaussian of this deviation is nearest to the logistic law, whose sigmoid is uniform.
-LOGISTIC = 1.702
 
 
 class AbstractDequantiser(eqx.Module):
@@ -57,15 +55,15 @@ class UniformDequantiser(AbstractDequantiser):
 
 
 class FlowDequantiser(AbstractDequantiser, AbstractOnRealRows):
-    """q(u | v): u = sigmoid(y_n), y_0 = m(v) + exp(l(v)) e, e ~ N(0, I), and affine couplings between.
+    """q(u | v): u = sigmoid(y_n), y_0 = m(v) + exp(l(v)) e with e logistic, and affine couplings between.
 
-    log q = log N(e; 0, I) - sum l - sum_couplings log scales - sum log u (1 - u). `step` is h, how far apart two values
-    are. At first q is nearly uniform. Coupling i scales and moves every other coordinate by what the rest of them and v
-    say, the two halves taking turns.
+    log q = log p(e) - sum l - sum_couplings log scales - sum log u (1 - u), p(e) = prod_i sigma(e_i) sigma(-e_i).
+    `step` is h. With m = l = 0, as it begins, q is uniform, for the sigmoid of a logistic number is.
+    Coupling i scales and moves every other coordinate by what the rest of them and v say, the two halves taking turns.
 
     >>> uneven = dequantiser(2, 0.125, width=8, depth=1, key=jax.random.key(0))
     >>> point, log_q = uneven(jnp.zeros(2), key=jax.random.key(1))
-    >>> bool(jnp.all(jnp.abs(point) < 0.0625)), bool(abs(log_q) < 0.5)
+    >>> bool(jnp.all(jnp.abs(point) < 0.0625)), bool(abs(log_q) < 1e-5)
     (True, True)
     """
 
@@ -75,10 +73,10 @@ class FlowDequantiser(AbstractDequantiser, AbstractOnRealRows):
 
     def __call__(self, value: Point, *, key: PRNGKeyArray) -> tuple[Point, Scalar]:
         flat = value.reshape(-1)
-        e = jax.random.normal(key, flat.shape, flat.dtype)
+        e = jax.random.logistic(key, flat.shape, flat.dtype)
         place, scale = self._first(flat)
         y = place + jnp.exp(scale) * e
-        log_q = jnp.sum(-0.5 * e**2 - 0.5 * jnp.log(2 * jnp.pi) - scale)
+        log_q = -jnp.sum(jax.nn.softplus(e) + jax.nn.softplus(-e) + scale)
         for i, network in enumerate(self.couplings):
             y, log_scale = self._coupled(i, network, flat, y)
             log_q = log_q - jnp.sum(log_scale)
@@ -89,7 +87,7 @@ class FlowDequantiser(AbstractDequantiser, AbstractOnRealRows):
 
     def _first(self, flat: Array) -> tuple[Array, Array]:
         place, scale = jnp.split(self.network(flat), 2)
-        return place, jnp.log(LOGISTIC) + WIDEST * jnp.tanh(scale / WIDEST)
+        return place, WIDEST * jnp.tanh(scale / WIDEST)
 
     def _coupled(self, i: int, network: MLP, flat: Array, y: Array) -> tuple[Array, Array]:
         """One coupling: every other coordinate moved and scaled by the others, and the logs of the scales."""

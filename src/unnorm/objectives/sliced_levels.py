@@ -25,9 +25,9 @@ def _even(t: Scalar) -> Scalar:
 class LevelledSSM(AbstractObjective):
     """L = E_t w(t) E_{x_t} E_v[ |s(t, x_t)|^2 / 2 + v'(grad s(t, x_t)) v ],  t uniform on [least, 1].
 
-    No density of x_t given x_0 appears, so that x_t may be simulated: `process` is a `noises.Equation`, of any drift and
-    diffusion, or a Gaussian noise. At its minimum s is the score of the data's own x_t (Song et al. 2021, App. A; its
-    print has v's v). Directions have E[v v'] = I.
+    No density of x_t given x_0 appears, so that x_t may be simulated: `process` is a `noises.Equation`, of any drift
+    and diffusion, or a Gaussian noise. At its minimum s is the score of the data's own x_t (Song et al. 2021, App. A;
+    its print has v's v). Directions have E[v v'] = I.
 
     >>> import unnorm as un
     >>> growth = un.noises.Equation(lambda t, x: -x, lambda t, x: 0.5 * x)

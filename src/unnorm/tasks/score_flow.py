@@ -70,8 +70,16 @@ def score_flow(
     """A score trained for likelihood on values `step` apart, then dequantisation that is learnt for it.
 
     The preset: likelihood weighting, importance-sampled levels, variational dequantisation. The score is trained on
-    uniformly dequantised values by `likelihood_objective()` (another `objective` stands in for it), and the weights kept
-    are those with the best held-out bound; it then stays as it is, and a density within the steps is learnt by its bound.
+    uniformly dequantised values by `likelihood_objective()` (another `objective` stands in for it), and the weights
+    kept are those with the best held-out bound; it then stays as it is, and a density within the steps is learnt by its
+    bound.
+
+    >>> import unnorm as un
+    >>> model = un.scores.levelled_score(un.noises.VariancePreserving(), 2, width=4, depth=1, key=jax.random.key(0))
+    >>> options = {"steps": 2, "dequantiser_steps": 2, "width": 4, "progress": False, "key": jax.random.key(1)}
+    >>> found = score_flow(model, np.ones((20, 2), np.float32), step=1.0, **options)
+    >>> found.dequantiser.step
+    1.0
     """
     learn, begin, spread = jax.random.split(key, 3)
     judge = likelihood_objective()

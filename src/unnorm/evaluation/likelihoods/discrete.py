@@ -51,7 +51,7 @@ def discrete_log_likelihood(
 ) -> Estimate:
     """A lower bound on the mean log P(v) by the probability flow, in nats per row, one point drawn for each value.
 
-    Its error is that of rows, of the points drawn for them and of the probes, which the spread over rows shows together.
+    Its error is that of rows, of the points drawn for them and of the probes: the spread over rows shows them together.
     """
     draw, run = jax.random.split(key)
     points, logs = dequantised(dequantiser, values, key=draw)
