@@ -16,6 +16,10 @@ from unnorm.energies.committee import Blend as Blend
 from unnorm.energies.committee import best_committee as best_committee
 from unnorm.energies.committee import committee as committee
 from unnorm.energies.committee import stacked as stacked
+from unnorm.energies.dequantiser import AbstractDequantiser as AbstractDequantiser
+from unnorm.energies.dequantiser import FlowDequantiser as FlowDequantiser
+from unnorm.energies.dequantiser import UniformDequantiser as UniformDequantiser
+from unnorm.energies.dequantiser import dequantiser as dequantiser
 from unnorm.energies.em import Covariance as Covariance
 from unnorm.energies.em import best_mixture as best_mixture
 from unnorm.energies.em import fit_gaussian as fit_gaussian

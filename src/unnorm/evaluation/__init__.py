@@ -2,6 +2,9 @@
 
 from unnorm.evaluation.likelihoods.bounds import likelihood_bound as likelihood_bound
 from unnorm.evaluation.likelihoods.bounds import pointwise_bound as pointwise_bound
+from unnorm.evaluation.likelihoods.discrete import dequantised as dequantised
+from unnorm.evaluation.likelihoods.discrete import discrete_bound as discrete_bound
+from unnorm.evaluation.likelihoods.discrete import discrete_log_likelihood as discrete_log_likelihood
 from unnorm.evaluation.likelihoods.flow import bits_per_dimension as bits_per_dimension
 from unnorm.evaluation.likelihoods.flow import flow_log_likelihood as flow_log_likelihood
 from unnorm.evaluation.likelihoods.flow import flow_log_prob as flow_log_prob

@@ -15,6 +15,7 @@ from unnorm.generators.finish import PosteriorMean as PosteriorMean
 from unnorm.generators.finish import Stay as Stay
 from unnorm.generators.flow import FlowEuler as FlowEuler
 from unnorm.generators.flow import Heun as Heun
+from unnorm.generators.general import ReverseProcess as ReverseProcess
 from unnorm.generators.gibbs import GibbsTransition as GibbsTransition
 from unnorm.generators.langevin import LangevinCorrector as LangevinCorrector
 from unnorm.generators.reverse import Ancestral as Ancestral

@@ -4,9 +4,12 @@ from unnorm.noises.base import AbstractGaussianNoise as AbstractGaussianNoise
 from unnorm.noises.base import AbstractKernel as AbstractKernel
 from unnorm.noises.base import AbstractNoise as AbstractNoise
 from unnorm.noises.base import same_noise as same_noise
+from unnorm.noises.begun import Begun as Begun
 from unnorm.noises.chains import Chain as Chain
 from unnorm.noises.chains import Ladder as Ladder
 from unnorm.noises.chains import linear_chain as linear_chain
+from unnorm.noises.equations import Equation as Equation
+from unnorm.noises.equations import equation_of as equation_of
 from unnorm.noises.flips import AbstractSymmetricNoise as AbstractSymmetricNoise
 from unnorm.noises.flips import Flips as Flips
 from unnorm.noises.flips import OneSite as OneSite

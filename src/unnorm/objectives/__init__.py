@@ -12,6 +12,7 @@ from unnorm.objectives.contrastive_divergence import ShortRun as ShortRun
 from unnorm.objectives.denoising import DSM as DSM
 from unnorm.objectives.denoising_kl import DenoisingKL as DenoisingKL
 from unnorm.objectives.denoising_vr import DSMVR as DSMVR
+from unnorm.objectives.dequantisation import VariationalDequantisation as VariationalDequantisation
 from unnorm.objectives.discrepancy import AbstractPerturbation as AbstractPerturbation
 from unnorm.objectives.discrepancy import EnergyDiscrepancy as EnergyDiscrepancy
 from unnorm.objectives.discrepancy import GaussianPerturbation as GaussianPerturbation
@@ -49,6 +50,7 @@ from unnorm.objectives.second_order import DiagonalD2SM as DiagonalD2SM
 from unnorm.objectives.second_order import DiagonalD2SMVR as DiagonalD2SMVR
 from unnorm.objectives.second_order import JointSecondOrder as JointSecondOrder
 from unnorm.objectives.second_order import frobenius as frobenius
+from unnorm.objectives.sliced_levels import LevelledSSM as LevelledSSM
 from unnorm.objectives.slices import AbstractSlices as AbstractSlices
 from unnorm.objectives.slices import GaussianSlices as GaussianSlices
 from unnorm.objectives.slices import RademacherSlices as RademacherSlices
