@@ -33,3 +33,17 @@ from unnorm.networks.resample import halve as halve
 from unnorm.networks.resnet import ResNet as ResNet
 from unnorm.networks.unet import UNet as UNet
 from unnorm.networks.wells import Wells as Wells
+from unnorm.networks.blocks import positional as positional
+from unnorm.networks.dropout import Dropout as Dropout
+from unnorm.networks.dropout import dropping as dropping
+from unnorm.networks.pyramids import PyramidUNet as PyramidUNet
+from unnorm.networks.pyramids import ddpmpp as ddpmpp
+from unnorm.networks.pyramids import ncsnpp as ncsnpp
+from unnorm.networks.norms import InstanceNormPlus as InstanceNormPlus
+from unnorm.networks.refinenet import Cascade as Cascade
+from unnorm.networks.refinenet import RefineNet as RefineNet
+from unnorm.networks.scalars import InnerProduct as InnerProduct
+from unnorm.networks.scalars import OneLevel as OneLevel
+from unnorm.networks.scalars import SumOfOutputs as SumOfOutputs
+from unnorm.networks.transformer import PatchTransformer as PatchTransformer
+from unnorm.networks.transformer import TransformerBlock as TransformerBlock

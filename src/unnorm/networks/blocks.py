@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.errors import require
 from unnorm.networks.convolution import Conv
+from unnorm.networks.dropout import Dropout
 from unnorm.networks.levelled import condition_features
 from unnorm.networks.linear import affine
 from unnorm.networks.resample import double, halve
@@ -112,6 +113,15 @@ def random_frequencies(count: int = 16, scale: float = 16.0, *, key: PRNGKeyArra
     return 2 * jnp.pi * scale * jax.random.normal(key, (count,))
 
 
+def positional(count: int = 64, highest: float = 999.0, longest: float = 10_000.0) -> Float[Array, " f"]:
+    """highest longest^(-i / (count - 1)): the positions of Ho et al. 2020, whose thousand steps are t in [0, 1] here.
+
+    >>> [round(float(f), 3) for f in positional(3)]
+    [999.0, 9.99, 0.1]
+    """
+    return highest * longest ** (-jnp.arange(count) / (count - 1))
+
+
 def _some(space: AbstractSpace) -> Any:
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), space.struct())
 
@@ -119,7 +129,8 @@ def _some(space: AbstractSpace) -> Any:
 Size = Literal["same", "half", "double"]
 
 
-def _resized(x: Image, size: Size, smooth: bool) -> Float[Array, "p q c"]:
+def resized(x: Image, size: Size, smooth: bool) -> Float[Array, "p q c"]:
+    """The picture at half, twice or the same size."""
     return halve(x, smooth=smooth) if size == "half" else double(x, smooth=smooth) if size == "double" else x
 
 
@@ -128,35 +139,53 @@ class ResBlock(eqx.Module):
 
     Where the size changes it does so before the first convolution and on the way past it. The second convolution begins
     silent, so that a new block hands on what it gets. `told` is how large the embedding is; 0: there is none.
+
+    `mixes`: the way past has a 1x1 convolution also where only the size changes. Without `rescale` the sum is not
+    divided. `dropout` before the second convolution works while a key is given (`networks.dropping`).
     """
 
     norms: tuple[GroupNorm, GroupNorm]
     convs: tuple[Conv, Conv]
     told: eqx.nn.Linear | None
     past: Conv | None
+    dropout: Dropout | None
     size: Size = eqx.field(static=True)
     smooth: bool = eqx.field(static=True)
+    rescale: bool = eqx.field(static=True)
     activation: Callable[[Array], Array] = eqx.field(static=True)
 
     def __init__(
-        self, inputs: int, outputs: int, told: int, *, size: Size = "same", smooth: bool = False, key: PRNGKeyArray
+        self,
+        inputs: int,
+        outputs: int,
+        told: int,
+        *,
+        size: Size = "same",
+        smooth: bool = False,
+        mixes: bool = False,
+        rescale: bool = True,
+        dropout: float = 0.0,
+        key: PRNGKeyArray,
     ):
         one, two, three, four = jax.random.split(key, 4)
         self.norms = (GroupNorm(inputs), GroupNorm(outputs))
         self.convs = (Conv(inputs, outputs, key=one), Conv(outputs, outputs, scale=0.0, key=two))
         self.told = eqx.nn.Linear(told, outputs, key=three) if told else None
-        self.past = Conv(inputs, outputs, size=1, key=four) if inputs != outputs else None
-        self.size, self.smooth, self.activation = size, smooth, jax.nn.silu
+        differs = inputs != outputs or (mixes and size != "same")
+        self.past = Conv(inputs, outputs, size=1, key=four) if differs else None
+        self.dropout = Dropout(dropout) if dropout else None
+        self.size, self.smooth, self.rescale, self.activation = size, smooth, rescale, jax.nn.silu
 
     def __call__(self, x: Image, told: Float[Array, " told"] | None = None) -> Float[Array, "p q o"]:
-        h = _resized(self.activation(self.norms[0](x)), self.size, self.smooth)
+        h = resized(self.activation(self.norms[0](x)), self.size, self.smooth)
         h = self.convs[0](h)
         if self.told is not None and told is not None:
             h = h + affine(self.told, self.activation(told))
-        h = self.convs[1](self.activation(self.norms[1](h)))
-        x = _resized(x, self.size, self.smooth)
+        h = self.activation(self.norms[1](h))
+        h = self.convs[1](h if self.dropout is None else self.dropout(h))
+        x = resized(x, self.size, self.smooth)
         x = x if self.past is None else self.past(x)
-        return (x + h) * 2**-0.5
+        return (x + h) * 2**-0.5 if self.rescale else x + h
 
 
 class Attention(eqx.Module):

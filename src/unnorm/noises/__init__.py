@@ -43,6 +43,15 @@ from unnorm.noises.references import UnitGaussian as UnitGaussian
 from unnorm.noises.rows import Rows as Rows
 from unnorm.noises.scales import Scales as Scales
 from unnorm.noises.scales import scales_of as scales_of
+from unnorm.noises.techniques import Schedule as Schedule
+from unnorm.noises.techniques import langevin_step as langevin_step
+from unnorm.noises.techniques import largest_distance as largest_distance
+from unnorm.noises.techniques import level_count as level_count
+from unnorm.noises.techniques import overlap as overlap
+from unnorm.noises.techniques import ratio_for as ratio_for
+from unnorm.noises.techniques import responsibility_bound as responsibility_bound
+from unnorm.noises.techniques import schedule_for as schedule_for
+from unnorm.noises.techniques import variance_ratio as variance_ratio
 from unnorm.noises.times import AbstractTimes as AbstractTimes
 from unnorm.noises.times import DiscreteTimes as DiscreteTimes
 from unnorm.noises.times import LikelihoodTimes as LikelihoodTimes

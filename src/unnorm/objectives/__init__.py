@@ -59,3 +59,4 @@ from unnorm.objectives.weightings import AnswerWeighting as AnswerWeighting
 from unnorm.objectives.weightings import Even as Even
 from unnorm.objectives.weightings import FlowWeighting as FlowWeighting
 from unnorm.objectives.weightings import LikelihoodWeighting as LikelihoodWeighting
+from unnorm.objectives.dropping import Dropping as Dropping

@@ -48,3 +48,9 @@ from unnorm.scores.second_order import LowRankSecondOrder as LowRankSecondOrder
 from unnorm.scores.second_order import diagonal_mlp as diagonal_mlp
 from unnorm.scores.second_order import low_rank_mlp as low_rank_mlp
 from unnorm.scores.second_order import posterior_moment as posterior_moment
+from unnorm.scores.preconditioning import PredictScore as PredictScore
+from unnorm.scores.telling import AbstractClock as AbstractClock
+from unnorm.scores.telling import LogSigma as LogSigma
+from unnorm.scores.telling import Steps as Steps
+from unnorm.scores.telling import Telling as Telling
+from unnorm.scores.telling import edm_clock as edm_clock

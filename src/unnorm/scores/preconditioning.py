@@ -75,6 +75,14 @@ class Scaled(AbstractScaledInput):
         return Reading(t, width, width, alpha * self.spread / sigma)
 
 
+class PredictScore(AbstractPreconditioning):
+    """s = F(x, level), the network's answer as it is (Song and Ermon 2019)."""
+
+    def read(self, noise: AbstractGaussianNoise, t: Scalar) -> Reading:
+        one = jnp.ones_like(t)
+        return Reading(t, one, _none(one), -one)
+
+
 class PredictNoise(AbstractScaledInput):
     """F = E[z | x], so s = -F / sigma (Ho et al. 2020)."""
 

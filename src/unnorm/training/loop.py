@@ -92,7 +92,7 @@ class Fit(Generic[Model]):
 def _recipe(
     model: Any, objective: AbstractObjective, batch: int, steps: int, rate: float | None, average: float,
     schedule: Schedule | None, optimiser: optax.GradientTransformation | None,
-    transform: AbstractTransform | None = None,
+    transform: AbstractTransform | None = None, direction: optax.GradientTransformation | None = None,
 ) -> Recipe:  # fmt: skip
     require(steps >= 1, f"training needs at least one step, not {steps}")
     require(batch >= 1, f"a batch needs at least one row, not {batch}")
@@ -103,7 +103,7 @@ def _recipe(
     if optimiser is not None:
         require_descent(optimiser, weights)
     return Recipe(
-        skeleton, objective, adam() if optimiser is None else optimiser, schedule, batch,
+        skeleton, objective, optimiser or direction or adam(), schedule, batch,
         None if rate is None else jnp.asarray(rate, float), jnp.asarray(steps, jnp.int32), jnp.asarray(average, float),
         transform,
     )  # fmt: skip
@@ -225,6 +225,7 @@ def fit(
     average: float = 0.999,
     schedule: Schedule | None = None,
     optimiser: optax.GradientTransformation | None = None,
+    direction: optax.GradientTransformation | None = None,
     evaluations: int = 50,
     patience: int | None = None,
     judge: AbstractObjective | None = None,
@@ -250,9 +251,9 @@ def fit(
     the same bits an undisturbed run ends with; arguments other than the run began with are refused, but for more
     steps, evaluations or patience.
 
-    `average` is the decay of the exponential moving average of the weights (0 turns it off). Without an `optimiser` it
-    is Adam at a `rate` (default 0.001) times `schedule`, which maps the share of steps done to a factor (default
-    `training.cosine`). An `optimiser` is any of optax's, such as `optax.adamw(1e-3)`, with its own rate and schedule;
+    `average` is the decay of the exponential moving average of the weights (0 turns it off). Without an `optimiser`
+    weights move in a `direction` (default `training.adam()`; `training.muon()` for convolutions) at a `rate` (default
+    0.001) times `schedule`, a function of the share of steps done (default `training.cosine`). An `optimiser` is any of optax's, such as `optax.adamw(1e-3)`, with its own rate and schedule;
     after a roll-back its updates are halved. Runs with one and the same optimiser share their compiled programs.
 
     >>> import jax, unnorm as un
@@ -280,8 +281,8 @@ def fit(
     require(
         judge is None or judge.comparable, f"{type(judge).__name__} cannot judge: its value does not tell models apart"
     )
-    rate, schedule = rates(rate, schedule, optimiser, USUAL_RATE)
-    recipe = _recipe(model, objective, batch, steps, rate, average, schedule, optimiser, transform)
+    rate, schedule = rates(rate, schedule, optimiser, USUAL_RATE, direction)
+    recipe = _recipe(model, objective, batch, steps, rate, average, schedule, optimiser, transform, direction)
     # Steps, evaluations and patience may be others when a run is taken up again: that is how one is prolonged.
     arguments = {
         "model": model, "objective": objective, "data": source.identity, "valid": valid, "batch": batch, "rate": rate,
