@@ -62,9 +62,7 @@ def parts(kind, noise, levels: np.ndarray, **options) -> np.ndarray:
         def move(transition, x):
             return transition.move(score, t, s, jnp.full(1, x), key=key)[0][0]
 
-        # A corrector has a key for each of its moves, and makes one.
-        own = jax.random.split(key, 1)[0] if kind is LangevinCorrector else key
-        b, z = move(cold, 0.0), jax.random.normal(own, (1,), float)[0]
+        b, z = move(cold, 0.0), jax.random.normal(key, (1,), float)[0]
         return jnp.stack([move(cold, 1.0) - b, b, (move(warm, 0.0) - b) / z])
 
     with jax.enable_x64(True):

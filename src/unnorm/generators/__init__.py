@@ -1,7 +1,13 @@
 """Walks from noise to data, one noise level to the next."""
 
+from unnorm.generators.adaptive import AdaptiveFlow as AdaptiveFlow
+from unnorm.generators.adaptive import Flowed as Flowed
+from unnorm.generators.adaptive import decode as decode
+from unnorm.generators.adaptive import encode as encode
+from unnorm.generators.adaptive import flowed as flowed
 from unnorm.generators.base import AbstractOneStep as AbstractOneStep
 from unnorm.generators.base import AbstractTransition as AbstractTransition
+from unnorm.generators.base import AbstractWhiteStep as AbstractWhiteStep
 from unnorm.generators.base import Then as Then
 from unnorm.generators.base import Walker as Walker
 from unnorm.generators.corrector import SignalToNoise as SignalToNoise
@@ -17,7 +23,15 @@ from unnorm.generators.flow import FlowEuler as FlowEuler
 from unnorm.generators.flow import Heun as Heun
 from unnorm.generators.general import ReverseProcess as ReverseProcess
 from unnorm.generators.gibbs import GibbsTransition as GibbsTransition
+from unnorm.generators.imputation import Known as Known
+from unnorm.generators.imputation import Repeated as Repeated
+from unnorm.generators.imputation import Replacing as Replacing
+from unnorm.generators.imputation import Restored as Restored
+from unnorm.generators.imputation import impute as impute
+from unnorm.generators.interpolation import mixed_walks as mixed_walks
+from unnorm.generators.interpolation import slerp as slerp
 from unnorm.generators.langevin import LangevinCorrector as LangevinCorrector
+from unnorm.generators.metropolis import MetropolisCorrector as MetropolisCorrector
 from unnorm.generators.reverse import Ancestral as Ancestral
 from unnorm.generators.reverse import ReverseDiffusion as ReverseDiffusion
 from unnorm.generators.reverse import ReverseFlow as ReverseFlow

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unnorm.arguments import require_weight
-from unnorm.noises.base import Level, Point
+from unnorm.noises.base import Level, Point, Scalar
 from unnorm.scores import AbstractLevelledScore
 
 if TYPE_CHECKING:
@@ -73,6 +73,35 @@ class AbstractOneStep(AbstractTransition):
     ) -> tuple[Walker, Info]:
         x, info = self.move(score, t, s, state.x, key=key)
         return Walker(x), info
+
+
+class AbstractWhiteStep(AbstractOneStep):
+    """A transition of moves x <- mean + spread z with z ~ N(0, temperature I).
+
+    What it says of mean and spread is enough for other noise than fresh noise (`mixed_walks`).
+    """
+
+    temperature: eqx.AbstractVar[float]
+    #: How many such moves a step makes.
+    steps: eqx.AbstractVar[int]
+
+    def __check_init__(self):
+        check_temperature(self.temperature)
+
+    @abstractmethod
+    def parts(self, score: AbstractLevelledScore, t: Level, s: Level, x: Point) -> tuple[Point, Scalar]:
+        """Mean and spread of one move."""
+
+    def move(
+        self, score: AbstractLevelledScore, t: Level, s: Level, x: Point, *, key: PRNGKeyArray
+    ) -> tuple[Point, Info]:
+        def once(x: Point, key: PRNGKeyArray) -> tuple[Point, None]:
+            mean, spread = self.parts(score, t, s, x)
+            return mean + spread * white(x, self.temperature, key=key), None
+
+        if self.steps == 1:
+            return once(x, key)[0], {}
+        return jax.lax.scan(once, x, jax.random.split(key, self.steps))[0], {}
 
 
 class Then(AbstractTransition):

@@ -1,15 +1,16 @@
 """The reverse process by Euler's method in time."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import PRNGKeyArray
 
-from unnorm.generators.base import AbstractOneStep, Info, check_temperature, white
-from unnorm.noises.base import Level, Point
+from unnorm.generators.base import AbstractWhiteStep
+from unnorm.noises.base import Level, Point, Scalar
 from unnorm.scores import AbstractLevelledScore
 
 
-class EulerMaruyama(AbstractOneStep):
+class EulerMaruyama(AbstractWhiteStep):
     """x <- x - (f x - g^2 s(t, x)) (t - s) + g sqrt(t - s) z: dX = (f X - g^2 s) dt + g dB backwards in time.
 
     Of weak order 1 in the step (Song et al. 2021). A temperature below 1 shrinks all noise by its root: with a start
@@ -20,13 +21,8 @@ class EulerMaruyama(AbstractOneStep):
     """
 
     temperature: float = eqx.field(static=True, default=1.0)
+    steps: ClassVar[int] = 1
 
-    def __check_init__(self):
-        check_temperature(self.temperature)
-
-    def move(
-        self, score: AbstractLevelledScore, t: Level, s: Level, x: Point, *, key: PRNGKeyArray
-    ) -> tuple[Point, Info]:
+    def parts(self, score: AbstractLevelledScore, t: Level, s: Level, x: Point) -> tuple[Point, Scalar]:
         noise, time = score.noise, t - s
-        mean = x - noise.reverse_drift(t, x, score(t, x)) * time
-        return mean + noise.diffusion(t) * jnp.sqrt(time) * white(x, self.temperature, key=key), {}
+        return x - noise.reverse_drift(t, x, score(t, x)) * time, noise.diffusion(t) * jnp.sqrt(time)

@@ -1,17 +1,15 @@
 """Langevin moves at the level just reached: annealed Langevin, and the corrector of predictor-corrector."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
-from jaxtyping import PRNGKeyArray
 
 from unnorm.errors import require
-from unnorm.generators.base import AbstractOneStep, Info, check_temperature, white
-from unnorm.noises.base import Level, Point
+from unnorm.generators.base import AbstractWhiteStep
+from unnorm.noises.base import Level, Point, Scalar
 from unnorm.scores import AbstractLevelledScore
 
 
-class LangevinCorrector(AbstractOneStep):
+class LangevinCorrector(AbstractWhiteStep):
     """x <- x + a s(s, x) + sqrt(2 a) z, `steps` times, with a = ratio * sigma(s)^2.
 
     Song and Ermon 2019; Zhang et al. 2023, Alg. 1. A temperature c other than 1 makes it a walk on the density to the
@@ -27,14 +25,7 @@ class LangevinCorrector(AbstractOneStep):
 
     def __check_init__(self):
         require(self.ratio > 0 and self.steps >= 1, "a Langevin corrector needs a positive ratio and at least one step")
-        check_temperature(self.temperature)
 
-    def move(
-        self, score: AbstractLevelledScore, t: Level, s: Level, x: Point, *, key: PRNGKeyArray
-    ) -> tuple[Point, Info]:
+    def parts(self, score: AbstractLevelledScore, t: Level, s: Level, x: Point) -> tuple[Point, Scalar]:
         step = self.ratio * score.noise.sigma(s) ** 2
-
-        def once(x, key):
-            return x + step * score(s, x) + jnp.sqrt(2 * step) * white(x, self.temperature, key=key), None
-
-        return jax.lax.scan(once, x, jax.random.split(key, self.steps))[0], {}
+        return x + step * score(s, x), jnp.sqrt(2 * step)

@@ -1,17 +1,19 @@
 """The reverse of the chain that noise makes between two levels, x_t = a x_s + sqrt(v) z."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from unnorm.errors import require
-from unnorm.generators.base import AbstractOneStep, Info, check_temperature, white
-from unnorm.noises.base import Level, Point
+from unnorm.generators.base import AbstractOneStep, AbstractWhiteStep, Info
+from unnorm.noises.base import Level, Point, Scalar
 from unnorm.scores import AbstractLevelledScore
 from unnorm.scores.posterior import posterior_mean
 
 
-class ReverseDiffusion(AbstractOneStep):
+class ReverseDiffusion(AbstractWhiteStep):
     """x <- (2 - a) x + v s(t, x) + sqrt(v) z: the reverse process, discretised as the process itself is.
 
     With the levels of a DDPM a = sqrt(1 - beta) and v = beta; where variance explodes a = 1, v = sigma_t^2 - sigma_s^2
@@ -19,16 +21,11 @@ class ReverseDiffusion(AbstractOneStep):
     """
 
     temperature: float = eqx.field(static=True, default=1.0)
+    steps: ClassVar[int] = 1
 
-    def __check_init__(self):
-        check_temperature(self.temperature)
-
-    def move(
-        self, score: AbstractLevelledScore, t: Level, s: Level, x: Point, *, key: PRNGKeyArray
-    ) -> tuple[Point, Info]:
+    def parts(self, score: AbstractLevelledScore, t: Level, s: Level, x: Point) -> tuple[Point, Scalar]:
         kept, variance = score.noise.between(s, t)
-        mean = (2 - kept) * x + variance * score(t, x)
-        return mean + jnp.sqrt(variance) * white(x, self.temperature, key=key), {}
+        return (2 - kept) * x + variance * score(t, x), jnp.sqrt(variance)
 
 
 class ReverseFlow(AbstractOneStep):
@@ -41,7 +38,7 @@ class ReverseFlow(AbstractOneStep):
         return (2 - kept) * x + 0.5 * variance * score(t, x), {}
 
 
-class Ancestral(AbstractOneStep):
+class Ancestral(AbstractWhiteStep):
     """x <- (x + v s(t, x)) / a + sqrt(w) z: a draw of x_s as if the data were the one point that x_t is likely to be.
 
     The variance w lies between the posterior's, v sigma_s^2 / sigma_t^2, right where the data are one point, and v,
@@ -54,16 +51,13 @@ class Ancestral(AbstractOneStep):
 
     upper: float = eqx.field(static=True, default=0.0)
     temperature: float = eqx.field(static=True, default=1.0)
+    steps: ClassVar[int] = 1
 
     def __check_init__(self):
         require(0 <= self.upper <= 1, f"the upper share of an ancestral step lies between 0 and 1, not at {self.upper}")
-        check_temperature(self.temperature)
 
-    def move(
-        self, score: AbstractLevelledScore, t: Level, s: Level, x: Point, *, key: PRNGKeyArray
-    ) -> tuple[Point, Info]:
+    def parts(self, score: AbstractLevelledScore, t: Level, s: Level, x: Point) -> tuple[Point, Scalar]:
         noise = score.noise
         kept, variance = noise.between(s, t)
         spread = variance * (noise.variance(s) / noise.variance(t)) ** (1 - self.upper)
-        mean = posterior_mean(x, score(t, x), variance) / kept
-        return mean + jnp.sqrt(spread) * white(x, self.temperature, key=key), {}
+        return posterior_mean(x, score(t, x), variance) / kept, jnp.sqrt(spread)

@@ -10,6 +10,11 @@ from unnorm.scores.base import Given as Given
 from unnorm.scores.base import LevelledFunction as LevelledFunction
 from unnorm.scores.base import LevelScore as LevelScore
 from unnorm.scores.base import as_score as as_score
+from unnorm.scores.composition import EnergyMixture as EnergyMixture
+from unnorm.scores.composition import EnergyProduct as EnergyProduct
+from unnorm.scores.composition import GivenEnergy as GivenEnergy
+from unnorm.scores.composition import LevelledEnergyFunction as LevelledEnergyFunction
+from unnorm.scores.composition import ScoreProduct as ScoreProduct
 from unnorm.scores.curvature import slopes_and_curvature as slopes_and_curvature
 from unnorm.scores.denoiser import GaussianDenoiser as GaussianDenoiser
 from unnorm.scores.guidance import Classified as Classified
@@ -17,6 +22,7 @@ from unnorm.scores.guidance import ClassifierFree as ClassifierFree
 from unnorm.scores.kernel import SpectralScore as SpectralScore
 from unnorm.scores.kernel import median_width as median_width
 from unnorm.scores.kernel import stein_score as stein_score
+from unnorm.scores.levelled import AbstractLevelledEnergy as AbstractLevelledEnergy
 from unnorm.scores.levelled import AbstractNetworkScore as AbstractNetworkScore
 from unnorm.scores.levelled import LevelEnergy as LevelEnergy
 from unnorm.scores.levelled import LevelledEnergy as LevelledEnergy

@@ -1,5 +1,6 @@
 """One network for the scores, or the energies, of all noise levels: a network, a noise, and what its answers mean."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,22 @@ from unnorm.parts import AbstractPartlyFixed, held
 from unnorm.scores.base import AbstractLevelledScore, LevelScore, require_condition
 from unnorm.scores.preconditioning import AbstractPreconditioning, Reading, Scaled
 from unnorm.spaces import AbstractSpace, Real
+
+
+class AbstractLevelledEnergy(AbstractLevelledScore):
+    """An energy at every level of a noise: its score is a gradient, and what needs a density can have one."""
+
+    @abstractmethod
+    def energy(self, t: Level, x: Point, condition: Any = None) -> Scalar:
+        """E(t, x) of one point."""
+
+    def __call__(self, t: Level, x: Point, condition: Any = None) -> Point:
+        return -jax.grad(self.energy, argnums=1)(t, x, condition)
+
+    def at(self, t: Level, condition: Any = None) -> "LevelEnergy":
+        """The energy of one level, under this condition if there is one."""
+        assert isinstance(self.space, Real)
+        return LevelEnergy(levelled=self, level=jnp.asarray(t, float), space=self.space, settled=condition)
 
 
 class AbstractNetworkScore(AbstractLevelledScore, AbstractPartlyFixed):
@@ -69,7 +86,7 @@ class LevelledScore(AbstractNetworkScore):
         return LevelScore(score=self, level=t, space=self.space, settled=condition)
 
 
-class LevelledEnergy(AbstractNetworkScore):
+class LevelledEnergy(AbstractNetworkScore, AbstractLevelledEnergy):
     """s(t, x) = -grad_x E(t, x),  E(t, x) = |x|^2 / (2 own^2) + ratio f(x / width, t, c), f a number.
 
     The gradient of the second term is that of `LevelledScore` with F = grad f: a score that is a gradient, with a
@@ -97,18 +114,10 @@ class LevelledEnergy(AbstractNetworkScore):
         reading, found = self.answered(t, x, condition)
         return 0.5 * jnp.sum((x / reading.own) ** 2) + reading.ratio * found.reshape(())
 
-    def __call__(self, t: Level, x: Point, condition: Any = None) -> Point:
-        return -jax.grad(self.energy, argnums=1)(t, x, condition)
-
-    def at(self, t: Level, condition: Any = None) -> "LevelEnergy":
-        """The energy of one level, under this condition if there is one."""
-        return LevelEnergy(levelled=self, level=jnp.asarray(t, float), space=self.space, settled=condition)
-
-
 class LevelEnergy(AbstractEnergy, AbstractPartlyFixed):
-    """E(x) = E(t, x) at one level t of a `LevelledEnergy`, whose parameters are its own."""
+    """E(x) = E(t, x) at one level t of a levelled energy, whose parameters are its own."""
 
-    levelled: LevelledEnergy
+    levelled: AbstractLevelledEnergy
     level: Scalar
     space: Real = eqx.field(static=True)
     settled: Any = None
