@@ -191,5 +191,9 @@ def _notes(labels: tuple[Any, ...], edges: np.ndarray) -> tuple[str, ...]:
         return ()
     few = alone.size == 1
     count = f"{alone.size} of {len(labels)} vertices {'has' if few else 'have'} no edge"
-    advice = "counts like the others; remove it if it should not" if few else "count like the others; remove them if they should not"
+    advice = (
+        "counts like the others; remove it if it should not"
+        if few
+        else "count like the others; remove them if they should not"
+    )
     return (f"{count} ({_some([labels[v] for v in alone])}) and {advice}.",)
