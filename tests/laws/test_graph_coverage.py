@@ -45,7 +45,7 @@ def test_errors_of_the_pseudo_likelihood_are_its_scatter():
     scatter = np.std([theta for theta, _ in found], axis=0, ddof=1)
     stated = np.mean([[row.stderr for row in each.coefficients] for each in _fits(6, "mple")], axis=0)
     naive = np.mean([stderr for _, stderr in found], axis=0)
-    # The relative error of a standard deviation is 1 / sqrt(2 n): of 300 data sets, and of 200 drawn graphs in each fit.
+    # The relative error of a standard deviation is 1 / sqrt(2 n): of 300 data sets, and of 200 graphs in each fit.
     error = math.sqrt(1 / 600 + 1 / (400 * 6))
     assert np.all(np.abs(np.log(stated / scatter)) < 4.5 * error), stated / scatter
     assert np.all(np.log(naive / scatter) < -4.5 * error), naive / scatter

@@ -7,6 +7,8 @@
 -6.73
 """
 
+from unnorm.graphs.bayes import GraphPosterior as GraphPosterior
+from unnorm.graphs.bayes import posterior as posterior
 from unnorm.graphs.embedded import florentine as florentine
 from unnorm.graphs.enumeration import Enumerated as Enumerated
 from unnorm.graphs.estimation import fit as fit

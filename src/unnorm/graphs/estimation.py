@@ -14,7 +14,7 @@ from unnorm.graphs.chains import Chains
 from unnorm.graphs.enumeration import MOST_DYADS, Enumerated
 from unnorm.graphs.fitted import FittedGraph
 from unnorm.graphs.model import Model
-from unnorm.graphs.network import Network, network_of
+from unnorm.graphs.network import networks_of
 from unnorm.graphs.terms import AbstractTerm, parse
 
 METHODS = ("auto", "exact", "mcmc", "mple")
@@ -41,7 +41,7 @@ def fit(
     0.00 ± 0.82 (logistic regression, exact)
     """
     require(method in METHODS, f"there is no method {method!r}; the methods are {', '.join(METHODS)}")
-    networks = _networks(graph)
+    networks = networks_of(graph)
     network = networks[0]
     graphs = tuple(each.edges for each in networks)
     model = Model(parse(terms, covariates), network)
@@ -57,21 +57,6 @@ def fit(
     else:
         found = _mcmc(model, graphs, observed, design, key, log_likelihood)
     return _with_infinite(found, observed, key)
-
-
-def _networks(graph: Any) -> list[Network]:
-    """One graph, or several on the same vertices."""
-    given = list(graph) if isinstance(graph, list | tuple) else [graph]
-    require(len(given) > 0, "there is no graph in the list; pass at least one")
-    networks = [network_of(each) for each in given]
-    first = networks[0]
-    for number, other in enumerate(networks):
-        require(
-            other.labels == first.labels and other.directed == first.directed,
-            f"graph {number} of the list has other vertices, in another order, or other directions than the first; "
-            "graphs that are fitted together are on the same vertices",
-        )
-    return networks
 
 
 def _estimable(model: Model, graphs: Sequence[np.ndarray], observed: np.ndarray) -> tuple[Model, logistic.Design]:

@@ -42,7 +42,7 @@ class Feature:
 
     @property
     def p_values(self) -> np.ndarray:
-        """Of each count, both sides: twice the smaller share of draws that are at least as extreme, itself among them."""
+        """Of each count, both sides: twice the smaller share of counts as extreme, the observed one among them."""
         below = (1 + (self.draws <= self.observed).sum(0)) / (1 + len(self.draws))
         above = (1 + (self.draws >= self.observed).sum(0)) / (1 + len(self.draws))
         return np.minimum(1.0, 2 * np.minimum(below, above))
