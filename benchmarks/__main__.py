@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.harness import environment, say
 
-NAMES = ("training", "objectives", "convolutions", "langevin", "samplers", "hessians", "kde", "start")
+NAMES = ("training", "objectives", "convolutions", "langevin", "samplers", "hessians", "kde", "graphs", "start")
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """Networks that come with the library."""
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import networkx
@@ -40,4 +41,20 @@ def florentine() -> "networkx.Graph":
     graph = networkx.Graph()
     graph.add_nodes_from((family, {"wealth": wealth}) for family, wealth in WEALTH.items())
     graph.add_edges_from(networkx.florentine_families_graph().edges)
+    return graph
+
+
+def local_network(name: str) -> "networkx.Graph":
+    """A network from the file networks/NAME.json of the folder UNNORM_DATA: n, directed, edges, vertex_attributes."""
+    import networkx
+
+    from unnorm.data.local import local_file
+
+    file = local_file(f"networks/{name}.json", "the R packages ergm and network, written out as JSON")
+    told = json.loads(file.read_text())
+    graph: Any = networkx.DiGraph() if told["directed"] else networkx.Graph()
+    graph.add_nodes_from(range(told["n"]))
+    graph.add_edges_from(told["edges"])
+    for attribute, values in told["vertex_attributes"].items():
+        networkx.set_node_attributes(graph, dict(enumerate(values)), attribute)
     return graph

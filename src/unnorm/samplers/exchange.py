@@ -48,7 +48,7 @@ class AbstractIntractable(ABC):
 
     @abstractmethod
     def exchange(self, state: Any, theta: Rows, proposed: Rows) -> tuple[Float[np.ndarray, " chains"], Any]:
-        """For each row log f(y, theta') f(y', theta) / f(y, theta) f(y', theta') with y' drawn at theta', and a new state."""
+        """For each row log f(y, theta') f(y', theta) / f(y, theta) f(y', theta'), y' drawn at theta'; a new state."""
 
     @abstractmethod
     def scale(self) -> Float[np.ndarray, "p p"]:
