@@ -1,8 +1,8 @@
 """Random graphs: toggles a second of processor time, fits from their first call, and the memory of a large graph.
 
-R is not run here. ergm 4.12 makes about 2.3 million tie-no-tie proposals a second of processor time on the school with
-edges and gwesp(0.25), 5.8 million with edges alone, and takes 32 s of processor time for the school's fit, 1.2 s for the
-Bernoulli graph's, on this kind of machine.
+R is not run here. On this kind of machine ergm 4.12 makes about 2.3 million tie-no-tie proposals a second of processor
+time on the school with edges and gwesp(0.25), 5.8 million with edges alone, and takes 32 s of processor time for the
+school's fit, 1.2 s for the Bernoulli graph's.
 """
 
 import subprocess

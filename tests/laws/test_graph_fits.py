@@ -7,7 +7,7 @@ import pytest
 from graph_truths import model_of, networks_of
 from harness import SIGMAS
 
-from unnorm.graphs import Enumerated, bridge, fit, likelihood, parse
+from unnorm.graphs import Enumerated, bridge, convergence, fit, likelihood, parse
 from unnorm.graphs.chains import Chains
 
 #: Vertices, directions, terms, coefficients that were planted, and how many graphs.
@@ -86,3 +86,21 @@ def test_bridged_log_partition_is_that_of_all_graphs(name):
     assert np.max(np.abs(off)) < SIGMAS
     assert 0.25 < np.mean(np.square(off)) < 2.6
     assert abs(np.mean(np.array(off)) + 1.0) > 0.5  # a shift of one stated error would be seen
+
+
+def test_convergence_is_tested_fairly():
+    """p-values of estimates that are the maximum are uniform; those of estimates an error off are small."""
+    every, graphs, observed = _planted("triangles")
+    truth, information = every.maximise(observed)
+    information = information * len(graphs)
+    off = np.array([1.0, 0.0]) * np.sqrt(np.linalg.inv(information)[0, 0])
+    chance = np.linalg.inv(information) * 1e-3
+    random, right, wrong = np.random.default_rng(5), [], []
+    for key in range(40):
+        estimate = truth + np.linalg.cholesky(chance) @ random.normal(size=2)
+        for found, theta in ((right, estimate), (wrong, estimate + off)):
+            chains = Chains(every.model, graphs[:4], key=key)
+            told = (theta, observed, information, chance, 30, len(graphs))
+            found.append(convergence.converged(every.model, chains, *told).p_value)
+    assert abs(np.mean(right) - 0.5) < SIGMAS / np.sqrt(12 * 40) and np.mean(np.array(right) < 0.05) <= 0.175
+    assert np.median(wrong) < 0.05

@@ -9,7 +9,7 @@ import numpy as np
 
 from unnorm.errors import InputError, require
 from unnorm.estimate import Estimate, Outcome, OutcomeCode
-from unnorm.graphs import bounds, bridge, likelihood, logistic, pseudo
+from unnorm.graphs import bounds, bridge, convergence, likelihood, logistic, pseudo
 from unnorm.graphs.chains import Chains
 from unnorm.graphs.enumeration import MOST_DYADS, Enumerated
 from unnorm.graphs.fitted import FittedGraph
@@ -165,6 +165,16 @@ def _mcmc(
             model, tuple(graphs), rows, found.information, method, found.outcome, nothing, key, notes, found.diagnostics
         )
     covariance = np.linalg.pinv(found.information, hermitian=True) + found.monte_carlo
+    walks = Chains(model, [graphs[c % len(graphs)] for c in range(likelihood.CHAINS)], key=key, stream=5)
+    known = (found.theta, observed[free], found.information, found.monte_carlo)
+    test = convergence.converged(model, walks, *known, found.interval, len(graphs))
+    if test.p_value < 0.001:
+        worst = model.learnt[int(np.argmax(np.abs(test.gaps)))]
+        notes = (
+            *notes,
+            f"The chains have not settled: the mean of {worst} at the estimate is {np.abs(test.gaps).max():.1f} of its "
+            f"errors from what was observed (p = {test.p_value:.1g}). Fit again with another key, or use fewer terms.",
+        )
     value = nothing
     if log_likelihood:
         value = _bridged(model, graphs, observed, found, reference, reference_value, key)
@@ -179,7 +189,7 @@ def _mcmc(
         value,
         key,
         (*notes, *found.notes),
-        found.diagnostics,
+        {**found.diagnostics, "convergence": test.statistic, "convergence_p_value": test.p_value},
     )
 
 

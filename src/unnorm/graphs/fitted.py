@@ -234,6 +234,9 @@ def _text(fitted: FittedGraph) -> list[str]:
         lines.append(f"log-likelihood  {fitted.log_likelihood}")
         lines.append(f"with every edge at even odds  {-pairs * math.log(2):.2f}, {pairs} pairs of vertices")
         lines.append(f"AIC {fitted.aic:.2f}   BIC {fitted.bic:.2f}   (smaller is better)")
+    if "convergence_p_value" in fitted.diagnostics:
+        p = fitted.diagnostics["convergence_p_value"]
+        lines.append(f"mean statistics of fresh draws are the observed ones: p = {p:.3f}")
     return [*lines, *_paragraphs(fitted.notes)]
 
 
