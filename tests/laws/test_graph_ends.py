@@ -60,4 +60,10 @@ def test_degenerate_models_are_recognised_in_seconds(terms):
     assert "degenerate" in fitted.outcome.message and "gwesp" in fitted.outcome.advice
     assert np.all(np.isnan(fitted.theta)) and not np.isfinite(fitted.log_likelihood.value)
     assert "No estimate" in str(fitted)
+    # The evidence: the statistic jumps over what was observed, for walks from the complete graph first.
+    shown = fitted.evidence
+    assert shown is not None and shown.name == fitted.model.names[1]
+    assert shown.sparse[0, 1] < shown.observed < shown.dense[-1, 0]
+    jump = np.flatnonzero(shown.dense[:, 1] > 5 * shown.observed)
+    assert jump.size and np.all(shown.dense[: jump[0], 2] < shown.observed * 1.5)
     assert fit(florentine(), terms, log_likelihood=False).outcome.ok

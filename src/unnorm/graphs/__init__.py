@@ -12,6 +12,7 @@ from unnorm.graphs.bayes import posterior as posterior
 from unnorm.graphs.embedded import florentine as florentine
 from unnorm.graphs.enumeration import Enumerated as Enumerated
 from unnorm.graphs.estimation import fit as fit
+from unnorm.graphs.evidence import Evidence as Evidence
 from unnorm.graphs.fitted import Coefficient as Coefficient
 from unnorm.graphs.fitted import FittedGraph as FittedGraph
 from unnorm.graphs.goodness import Feature as Feature

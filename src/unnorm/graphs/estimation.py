@@ -9,7 +9,7 @@ import numpy as np
 
 from unnorm.errors import InputError, require
 from unnorm.estimate import Estimate, Outcome, OutcomeCode
-from unnorm.graphs import bounds, bridge, convergence, likelihood, logistic, pseudo
+from unnorm.graphs import bounds, bridge, convergence, evidence, likelihood, logistic, pseudo
 from unnorm.graphs.chains import Chains
 from unnorm.graphs.enumeration import MOST_DYADS, Enumerated
 from unnorm.graphs.fitted import FittedGraph
@@ -161,9 +161,9 @@ def _mcmc(
     notes = model.network.notes
     if not found.outcome.ok:
         rows = pseudo.coefficients(model, start * math.nan, found.information, found.monte_carlo)
-        return FittedGraph(
-            model, tuple(graphs), rows, found.information, method, found.outcome, nothing, key, notes, found.diagnostics
-        )
+        shown = evidence.evidence(model, graphs[0], observed[free], reference[free], start, key=key)
+        told = (method, found.outcome, nothing, key, notes, found.diagnostics, shown)
+        return FittedGraph(model, tuple(graphs), rows, found.information, *told)
     covariance = np.linalg.pinv(found.information, hermitian=True) + found.monte_carlo
     walks = Chains(model, [graphs[c % len(graphs)] for c in range(likelihood.CHAINS)], key=key, stream=5)
     known = (found.theta, observed[free], found.information, found.monte_carlo)
