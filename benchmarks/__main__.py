@@ -9,7 +9,9 @@ from pathlib import Path
 
 from benchmarks.harness import environment, say
 
-NAMES = ("training", "objectives", "convolutions", "unet", "langevin", "samplers", "hessians", "kde", "start")
+NAMES = (
+    "training", "objectives", "convolutions", "unet", "langevin", "samplers", "hessians", "kde", "graphs", "start"
+)  # fmt: skip
 
 
 def main() -> None:

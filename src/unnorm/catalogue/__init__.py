@@ -94,6 +94,9 @@ EXPERIMENTS = (
     ("denoising", "Song 2022, 4.5, Figs 4.3, 4.4: how sure a denoised digit is, and what else it could have been"),
     ("digits-likelihood", "Song 2022, Table 9.2: what weighting, levels and dequantisation do to likelihood"),
     ("gibbs-mnist", "Zhang et al. 2023, Figs 3-6: denoising Gibbs on digits, by the covariance of its posterior"),
+    ("florentine", "three models of marriages in Florence: R's ergm beside ours, and how much is chance"),
+    ("schools", "friendships of 1,461 students: R's ergm beside ours, and goodness of fit"),
+    ("graph-bayes", "posteriors of random graphs by the exchange algorithm, against all graphs and likelihood"),
 )
 
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from unnorm.errors import InputError, require
 from unnorm.estimate import Estimate, Outcome, OutcomeCode
-from unnorm.graphs import bounds, bridge, likelihood, logistic, pseudo
+from unnorm.graphs import bounds, bridge, convergence, evidence, likelihood, logistic, pseudo
 from unnorm.graphs.chains import Chains
 from unnorm.graphs.enumeration import MOST_DYADS, Enumerated
 from unnorm.graphs.fitted import FittedGraph
 from unnorm.graphs.model import Model
-from unnorm.graphs.network import Network, network_of
+from unnorm.graphs.network import networks_of
 from unnorm.graphs.terms import AbstractTerm, parse
 
 METHODS = ("auto", "exact", "mcmc", "mple")
@@ -41,7 +41,7 @@ def fit(
     0.00 ± 0.82 (logistic regression, exact)
     """
     require(method in METHODS, f"there is no method {method!r}; the methods are {', '.join(METHODS)}")
-    networks = _networks(graph)
+    networks = networks_of(graph)
     network = networks[0]
     graphs = tuple(each.edges for each in networks)
     model = Model(parse(terms, covariates), network)
@@ -57,21 +57,6 @@ def fit(
     else:
         found = _mcmc(model, graphs, observed, design, key, log_likelihood)
     return _with_infinite(found, observed, key)
-
-
-def _networks(graph: Any) -> list[Network]:
-    """One graph, or several on the same vertices."""
-    given = list(graph) if isinstance(graph, list | tuple) else [graph]
-    require(len(given) > 0, "there is no graph in the list; pass at least one")
-    networks = [network_of(each) for each in given]
-    first = networks[0]
-    for number, other in enumerate(networks):
-        require(
-            other.labels == first.labels and other.directed == first.directed,
-            f"graph {number} of the list has other vertices, in another order, or other directions than the first; "
-            "graphs that are fitted together are on the same vertices",
-        )
-    return networks
 
 
 def _estimable(model: Model, graphs: Sequence[np.ndarray], observed: np.ndarray) -> tuple[Model, logistic.Design]:
@@ -176,10 +161,20 @@ def _mcmc(
     notes = model.network.notes
     if not found.outcome.ok:
         rows = pseudo.coefficients(model, start * math.nan, found.information, found.monte_carlo)
-        return FittedGraph(
-            model, tuple(graphs), rows, found.information, method, found.outcome, nothing, key, notes, found.diagnostics
-        )
+        shown = evidence.evidence(model, graphs[0], observed[free], reference[free], start, key=key)
+        told = (method, found.outcome, nothing, key, notes, found.diagnostics, shown)
+        return FittedGraph(model, tuple(graphs), rows, found.information, *told)
     covariance = np.linalg.pinv(found.information, hermitian=True) + found.monte_carlo
+    walks = Chains(model, [graphs[c % len(graphs)] for c in range(likelihood.CHAINS)], key=key, stream=5)
+    known = (found.theta, observed[free], found.information, found.monte_carlo)
+    test = convergence.converged(model, walks, *known, found.interval, len(graphs))
+    if test.p_value < 0.001:
+        worst = model.learnt[int(np.argmax(np.abs(test.gaps)))]
+        notes = (
+            *notes,
+            f"The chains have not settled: the mean of {worst} at the estimate is {np.abs(test.gaps).max():.1f} of its "
+            f"errors from what was observed (p = {test.p_value:.1g}). Fit again with another key, or use fewer terms.",
+        )
     value = nothing
     if log_likelihood:
         value = _bridged(model, graphs, observed, found, reference, reference_value, key)
@@ -194,7 +189,7 @@ def _mcmc(
         value,
         key,
         (*notes, *found.notes),
-        found.diagnostics,
+        {**found.diagnostics, "convergence": test.statistic, "convergence_p_value": test.p_value},
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from unnorm.errors import InputError, require
 from unnorm.estimate import Estimate, Outcome
 from unnorm.graphs.chains import Chains
+from unnorm.graphs.evidence import Evidence
 from unnorm.graphs.model import Model
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class FittedGraph:
     """A model of random graphs with its coefficients; `print` shows them as a table.
 
     `coefficients` holds one row for each statistic, `covariance` that of the learnt ones, with what Monte Carlo adds.
+    `evidence` shows why a model was called degenerate.
     """
 
     model: Model
@@ -83,6 +85,7 @@ class FittedGraph:
     key: Any
     notes: tuple[str, ...] = ()
     diagnostics: Mapping[str, float] = field(default_factory=dict)
+    evidence: Evidence | None = None
 
     @property
     def theta(self) -> np.ndarray:
@@ -161,6 +164,7 @@ class FittedGraph:
             "bic": _for_json(self.bic),
             "notes": list(self.notes),
             "diagnostics": {name: _for_json(float(value)) for name, value in self.diagnostics.items()},
+            "evidence": None if self.evidence is None else self.evidence.to_dict(),
         }
 
     def rows(self) -> list[list[str]]:
@@ -234,6 +238,9 @@ def _text(fitted: FittedGraph) -> list[str]:
         lines.append(f"log-likelihood  {fitted.log_likelihood}")
         lines.append(f"with every edge at even odds  {-pairs * math.log(2):.2f}, {pairs} pairs of vertices")
         lines.append(f"AIC {fitted.aic:.2f}   BIC {fitted.bic:.2f}   (smaller is better)")
+    if "convergence_p_value" in fitted.diagnostics:
+        p = fitted.diagnostics["convergence_p_value"]
+        lines.append(f"mean statistics of fresh draws are the observed ones: p = {p:.3f}")
     return [*lines, *_paragraphs(fitted.notes)]
 
 

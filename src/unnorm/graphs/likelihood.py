@@ -76,10 +76,12 @@ def maximise(
     fallback: np.ndarray,
     *,
     key: Any,
+    share: float | None = None,
 ) -> Maximum:
     """Steps towards the maximum, then a large sample there from which it is read off with its error.
 
-    `start` is a guess; if the walk runs away from it, the steps begin at `fallback`.
+    `start` is a guess; if the walk runs away from it, the steps begin at `fallback`. The Monte Carlo error is to be
+    below this `share` of the standard error.
     """
     count, free = len(graphs), ~model.fixed
     edges = int(np.mean([len(g) for g in graphs]))
@@ -108,7 +110,7 @@ def maximise(
         change, weights = weighted_maximum(points, observed)
         effective = 1.0 / (len(weights) * float(weights @ weights))
         time = float(autocovariance_time(drawn).max())
-        wanted = min(affordable, int(time * count / SHARE**2 / CHAINS))
+        wanted = min(affordable, int(time * count / (share or SHARE) ** 2 / CHAINS))
         settled = effective > 0.8 and length >= 0.7 * wanted
         theta = theta + change * min(1.0, 2.0 * effective)
         if settled:

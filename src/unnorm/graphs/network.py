@@ -189,7 +189,26 @@ def _notes(labels: tuple[Any, ...], edges: np.ndarray) -> tuple[str, ...]:
     alone = np.setdiff1d(np.arange(len(labels)), edges)
     if not alone.size:
         return ()
-    count = f"{alone.size} of {len(labels)} vertices {'has' if alone.size == 1 else 'have'} no edge"
-    return (
-        f"{count} ({_some([labels[v] for v in alone])}) and count like the others; remove them if they should not.",
+    few = alone.size == 1
+    count = f"{alone.size} of {len(labels)} vertices {'has' if few else 'have'} no edge"
+    advice = (
+        "counts like the others; remove it if it should not"
+        if few
+        else "count like the others; remove them if they should not"
     )
+    return (f"{count} ({_some([labels[v] for v in alone])}) and {advice}.",)
+
+
+def networks_of(graph: Any) -> list[Network]:
+    """One graph, or several on the same vertices."""
+    given = list(graph) if isinstance(graph, list | tuple) else [graph]
+    require(len(given) > 0, "there is no graph in the list; pass at least one")
+    networks = [network_of(each) for each in given]
+    first = networks[0]
+    for number, other in enumerate(networks):
+        require(
+            other.labels == first.labels and other.directed == first.directed,
+            f"graph {number} of the list has other vertices, in another order, or other directions than the first; "
+            "graphs that are fitted together are on the same vertices",
+        )
+    return networks

@@ -17,6 +17,9 @@ from unnorm.samplers.denoising_gibbs import hessian_diagonal as hessian_diagonal
 from unnorm.samplers.denoising_gibbs import isotropic_covariance as isotropic_covariance
 from unnorm.samplers.denoising_gibbs import isotropic_variance as isotropic_variance
 from unnorm.samplers.denoising_gibbs import learned_posterior as learned_posterior
+from unnorm.samplers.exchange import AbstractIntractable as AbstractIntractable
+from unnorm.samplers.exchange import Posterior as Posterior
+from unnorm.samplers.exchange import exchange as exchange
 from unnorm.samplers.gibbs import Gibbs as Gibbs
 from unnorm.samplers.hamiltonian import HMC as HMC
 from unnorm.samplers.hamiltonian import MALA as MALA
