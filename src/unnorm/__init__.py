@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from unnorm import energies as energies
     from unnorm import evaluation as evaluation
     from unnorm import generators as generators
+    from unnorm import graphs as graphs
     from unnorm import networks as networks
     from unnorm import noises as noises
     from unnorm import objectives as objectives
@@ -36,6 +37,7 @@ _MODULES = (
     "energies",
     "evaluation",
     "generators",
+    "graphs",
     "networks",
     "noises",
     "objectives",

@@ -7,6 +7,7 @@
 -6.73
 """
 
+from unnorm.graphs.embedded import florentine as florentine
 from unnorm.graphs.enumeration import Enumerated as Enumerated
 from unnorm.graphs.estimation import fit as fit
 from unnorm.graphs.fitted import Coefficient as Coefficient

@@ -190,7 +190,7 @@ def _notes(labels: tuple[Any, ...], edges: np.ndarray) -> tuple[str, ...]:
     alone = np.setdiff1d(np.arange(len(labels)), edges)
     if not alone.size:
         return ()
-    count = f"{alone.size} of {len(labels)} vertices {'has' if alone.size == 1 else 'have'} no edge"
-    return (
-        f"{count} ({_some([labels[v] for v in alone])}) and count like the others; remove them if they should not.",
-    )
+    few = alone.size == 1
+    count = f"{alone.size} of {len(labels)} vertices {'has' if few else 'have'} no edge"
+    advice = "counts like the others; remove it if it should not" if few else "count like the others; remove them if they should not"
+    return (f"{count} ({_some([labels[v] for v in alone])}) and {advice}.",)
