@@ -80,3 +80,21 @@ def read_npz(path: Path) -> RawNetwork:
     if chosen is None:
         raise InputError(f"{shown} holds {', '.join(arrays) or 'nothing'}; call the matrix adjacency")
     return from_matrix(arrays[chosen], labels, shown)
+
+
+def read_values(path: Path, n: int) -> np.ndarray | None:
+    """A matrix of one number for each pair of n vertices; None if the file holds something else."""
+    shown = repr(str(path))
+    require(path.is_file(), f"there is no file {shown}; check its name and folder")
+    try:
+        if path.suffix.lower() == ".npy":
+            values = np.load(path, allow_pickle=False)
+        else:
+            values = np.loadtxt(path, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", ndmin=2)
+    except ValueError:
+        return None
+    if values.ndim == 2 and values.shape[1] in (2, 3) and values.shape[0] != values.shape[1]:
+        return None  # a list of edges
+    require(values.shape == (n, n), f"{shown} has shape {tuple(values.shape)}; a matrix for {n} vertices has ({n}, {n})")
+    require(values.dtype.kind in "biuf" and bool(np.isfinite(values).all()), f"{shown} has values that are no numbers")
+    return values.astype(np.float64)
