@@ -20,6 +20,13 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no remarks
 Data = Annotated[
     str, typer.Argument(help="A .csv, .npy, .npz or .parquet file, or a built-in name (unnorm list data).")
 ]
+FitData = Annotated[
+    str,
+    typer.Argument(
+        help="A .csv, .npy, .npz or .parquet file, a network (.graphml, .gml, .edges, .json ...), or a built-in name "
+        "(unnorm list data, unnorm list networks)."
+    ),
+]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A folder made by `unnorm fit`.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Where to write.")]
 Set = Annotated[
@@ -62,7 +69,7 @@ def demo(out: Out = None, seed: Seed = 0, json: Json = False, quiet: Quiet = Fal
 
 @app.command()
 def fit(
-    data: Data,
+    data: FitData,
     objective: Annotated[
         str | None,
         typer.Option(help="How to learn (unnorm list objectives); default tilt or cnce on tables, pcd on bits."),
@@ -81,6 +88,21 @@ def fit(
         str | None, typer.Option(help="Columns, with commas between, that the others are modelled given.")
     ] = None,
     kind: Kind = None,
+    terms: Annotated[
+        str | None,
+        typer.Option(help="What to count in a network, e.g. 'edges,gwesp(0.5),nodematch(grade)' (unnorm list terms)."),
+    ] = None,
+    nodes: Annotated[str | None, typer.Option(help="A table of the vertices of a network and their attributes.")] = None,
+    directed: Annotated[
+        bool | None,
+        typer.Option("--directed/--undirected", help="Whether edges of a network have directions, if its file is silent."),
+    ] = None,
+    covariate: Annotated[
+        list[str] | None, typer.Option(help="A number for each pair of vertices, for edgecov(NAME): NAME=FILE.")
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="How a network is fitted: auto, exact, mcmc, or mple (pseudo-likelihood).")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out where it stopped.")] = False,
     report: Annotated[bool, typer.Option(help="Assess the model and write report.html.")] = True,
     checkpoint_seconds: Annotated[float, typer.Option(min=0, help="Save at most this often.")] = 10.0,
@@ -88,10 +110,26 @@ def fit(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fit a model to a table and save the run."""
-    from unnorm.cli.learn import fit_command
+    """Fit a model to a table, pictures or a network, and save the run."""
+    from unnorm.cli.graphs import fit_graph_command, refuse_others, wants_graph
 
     training = {"steps": steps, "batch": batch, "rate": rate, "patience": patience, "evaluations": evaluations}
+    asked = {
+        "--terms": terms, "--nodes": nodes, "--directed": directed, "--covariate": covariate or None, "--method": method,
+    }  # fmt: skip
+    if wants_graph(data, model, kind, asked):
+        rows = {
+            "--objective": objective, "--steps": steps, "--batch": batch, "--rate": rate, "--patience": patience,
+            "--set": options, "--group": group, "--test": test, "--condition": condition,
+        }  # fmt: skip
+        refuse_others(rows, "a network, which has no rows; its terms are fitted by likelihood")
+        fit_graph_command(
+            data, terms, nodes, directed, covariate or [], method, out, resume=resume, report=report, seed=seed,
+            as_json=json, quiet=quiet,
+        )  # fmt: skip
+        return
+    from unnorm.cli.learn import fit_command
+
     fit_command(
         data,
         model,
@@ -170,6 +208,16 @@ def sample(
     Values are rounded as their column was recorded. An --out without an ending is a folder: draws go there as they
     come, and the same command resumes. Draws that are not finite are refused.
     """
+    if _holds_graph(run):
+        from unnorm.cli.graphs import refuse_others, sample_graph_command
+
+        others = {
+            "--sampler": sampler, "--given": given, "--solver": solver, "--steps": steps, "--set": options,
+            "--exact": exact, "--guidance": guidance if guidance != 1.0 else None,
+        }  # fmt: skip
+        refuse_others(others, "the fit of a network, whose graphs are drawn by its own walk")
+        sample_graph_command(run, n, out, force, seed, json, quiet)
+        return
     from unnorm.cli.use import sample_command
 
     sample_command(run, n, out, sampler, options or [], given, solver, steps, guidance, exact, force, seed, json, quiet)
@@ -206,6 +254,13 @@ def evaluate(
     quiet: Quiet = False,
 ) -> None:
     """Log-likelihood with its error against baselines, mode weights, sampler diagnostics."""
+    if _holds_graph(run):
+        from unnorm.cli.graphs import evaluate_graph_command, refuse_others
+
+        refuse_others({"--data": data}, "the fit of a network; fit the other network and compare the two tables")
+        refuse_others({"--seed": seed}, "the evaluation of a network's fit, which has the seed of its run")
+        evaluate_graph_command(run, json, quiet)
+        return
     from unnorm.cli.use import evaluate_command
 
     evaluate_command(run, data, seed, json, quiet)
@@ -214,6 +269,12 @@ def evaluate(
 @app.command()
 def report(run: RunPath, seed: RunSeed = None, json: Json = False, quiet: Quiet = False) -> None:
     """Write report.html of a run again."""
+    if _holds_graph(run):
+        from unnorm.cli.graphs import refuse_others, report_graph_command
+
+        refuse_others({"--seed": seed}, "the report of a network's fit, which has the seed of its run")
+        report_graph_command(run, json, quiet)
+        return
     from unnorm.cli.use import report_command
 
     report_command(run, seed, json, quiet)
@@ -237,7 +298,7 @@ def reproduce(
 @app.command(name="list")
 def list_names(
     kind: Annotated[
-        str | None, typer.Argument(help="objectives, models, samplers, generators, noises, data ...")
+        str | None, typer.Argument(help="objectives, models, samplers, generators, noises, data, networks, terms ...")
     ] = None,
     seed: Seed = 0,
     json: Json = False,
@@ -247,6 +308,13 @@ def list_names(
     from unnorm.cli.use import list_command
 
     list_command(kind, json)
+
+
+def _holds_graph(run: Path) -> bool:
+    """Whether the folder is the run of a network."""
+    from unnorm.runs.graphs import is_graph_run
+
+    return is_graph_run(run)
 
 
 @app.callback(invoke_without_command=True)

@@ -102,7 +102,8 @@ class Network:
         graph: Any = networkx.DiGraph() if self.directed else networkx.Graph()
         for v, label in enumerate(self.labels):
             known = {name: values[v] for name, values in self.attributes.items()}
-            graph.add_node(label, **{name: _plain(value) for name, value in known.items() if not _is_missing(value)})
+            graph.add_node(label)
+            graph.nodes[label].update({k: _plain(value) for k, value in known.items() if not _is_missing(value)})
         graph.add_edges_from((self.labels[i], self.labels[j]) for i, j in self.edges.tolist())
         return graph
 
