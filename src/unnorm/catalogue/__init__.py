@@ -93,6 +93,10 @@ EXPERIMENTS = (
     ("ozaki", "Song 2022, Figs 4.5, 4.6, Table 4.3: effective draws of Ozaki and Langevin, by step"),
     ("denoising", "Song 2022, 4.5, Figs 4.3, 4.4: how sure a denoised digit is, and what else it could have been"),
     ("gibbs-mnist", "Zhang et al. 2023, Figs 3-6: denoising Gibbs on digits, by the covariance of its posterior"),
+    ("ising-exact", "samplers and log Z on the square lattice against Kaufman, Onsager and Yang"),
+    ("ising-denoise", "a black-and-white picture with a tenth of its pixels flipped, restored"),
+    ("rbm-mnist", "500 hidden units on binarised MNIST: log-likelihood from both sides, and scikit-learn"),
+    ("dbm", "two hidden layers against one of as many parameters"),
 )
 
 
