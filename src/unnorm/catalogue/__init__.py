@@ -97,6 +97,10 @@ EXPERIMENTS = (
     ("florentine", "three models of marriages in Florence: R's ergm beside ours, and how much is chance"),
     ("schools", "friendships of 1,461 students: R's ergm beside ours, and goodness of fit"),
     ("graph-bayes", "posteriors of random graphs by the exchange algorithm, against all graphs and likelihood"),
+    ("ising-exact", "samplers and log Z on the square lattice against Kaufman, Onsager and Yang"),
+    ("ising-denoise", "a black-and-white picture with a tenth of its pixels flipped, restored"),
+    ("rbm-mnist", "500 hidden units on binarised MNIST: log-likelihood from both sides, and scikit-learn"),
+    ("dbm", "two hidden layers against one of as many parameters"),
 )
 
 

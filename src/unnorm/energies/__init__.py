@@ -43,6 +43,12 @@ from unnorm.energies.gaussian import standard_gaussian as standard_gaussian
 from unnorm.energies.ising import Ising as Ising
 from unnorm.energies.ising import Potts as Potts
 from unnorm.energies.ising import critical_coupling as critical_coupling
+from unnorm.energies.ising_exact import onsager_equal as onsager_equal
+from unnorm.energies.ising_exact import onsager_log_z as onsager_log_z
+from unnorm.energies.ising_exact import strip as strip
+from unnorm.energies.ising_exact import torus_equal as torus_equal
+from unnorm.energies.ising_exact import torus_log_z as torus_log_z
+from unnorm.energies.ising_exact import yang_magnetisation as yang_magnetisation
 from unnorm.energies.kde import KDE as KDE
 from unnorm.energies.kernel import DKEF as DKEF
 from unnorm.energies.latent import LatentPosterior as LatentPosterior

@@ -217,6 +217,38 @@ class DeepBoltzmann(AbstractFactorised):
         odds = jnp.concatenate([self.inputs(layer, layers) for layer in range(block, len(layers), 2)])
         return jnp.stack([jnp.zeros_like(odds), odds], axis=-1)
 
+    def folded(self) -> RBM:
+        """The odd layers alone, as visible units of an RBM whose hidden ones are the even layers: it has the same Z.
+
+        Layers of one parity are independent given those of the other, so that half of the units are always summed over.
+
+        >>> machine = DeepBoltzmann((jnp.ones((2, 3)), jnp.ones((3, 1))), (jnp.zeros(2), jnp.zeros(3), jnp.zeros(1)))
+        >>> machine.folded().weights.shape
+        (3, 3)
+        """
+        rows = []
+        for odd in range(1, len(self.biases), 2):
+            beside = {odd - 1: self.weights[odd - 1].T}
+            if odd < len(self.weights):
+                beside[odd + 1] = self.weights[odd]
+            empty = [jnp.zeros((len(self.biases[odd]), len(self.biases[even]))) for even in range(0, len(self.biases), 2)]
+            rows.append(jnp.concatenate([beside.get(2 * k, none) for k, none in enumerate(empty)], axis=1))
+        visible, hidden = jnp.concatenate(self.biases[1::2]), jnp.concatenate(self.biases[0::2])
+        return RBM(Binary((len(visible),)), jnp.concatenate(rows), visible, hidden)
+
+    def odd(self, x: Point) -> Float[Array, " odd"]:
+        """The odd layers of a point: a point of `folded`."""
+        return jnp.concatenate(self.layers(x)[1::2])
+
+    def above(self, x: Float[Array, " visible"]) -> "DeepBoltzmann":
+        """The hidden layers given the visible one, sum_h exp(-E(x, h)) = exp(b_0'x) Z of these; two of them at least."""
+        require(
+            len(self.biases) >= 3,
+            "a machine with one hidden layer has hidden units that are independent given the visible ones; use RBM",
+        )
+        given = self.biases[1] + x.astype(float) @ self.weights[0]
+        return DeepBoltzmann(self.weights[1:], (given, *self.biases[2:]))
+
 
 def deep_boltzmann(sizes: Sequence[int], *, scale: float = 0.01, key: PRNGKeyArray) -> DeepBoltzmann:
     """A deep Boltzmann machine of so many units a layer, the visible one first, with random weights N(0, scale^2).

@@ -21,6 +21,10 @@ from unnorm.evaluation.partition.importance import defensive as defensive
 from unnorm.evaluation.partition.importance import expectation as expectation
 from unnorm.evaluation.partition.importance import expectations as expectations
 from unnorm.evaluation.partition.importance import importance as importance
+from unnorm.evaluation.partition.layers import layered_ais as layered_ais
+from unnorm.evaluation.partition.layers import layered_bracket as layered_bracket
+from unnorm.evaluation.partition.layers import layered_smc as layered_smc
+from unnorm.evaluation.partition.layers import unnormalised_evidence as unnormalised_evidence
 from unnorm.evaluation.partition.log_partition import log_partition as log_partition
 from unnorm.evaluation.partition.reverse_ais import bracket as bracket
 from unnorm.evaluation.partition.reverse_ais import reverse_ais as reverse_ais

@@ -83,15 +83,15 @@ def _pilot(base, target, betas: Array, moves: int, by: AbstractMoves, key: PRNGK
     return samplers, spread
 
 
-def _even(betas: Array, spread: Array) -> Array:
-    """As many levels, placed so that the log-weights spread equally from each to the next.
+def even_levels(betas: Array, spread: Array, count: int) -> Array:
+    """So many levels, placed so that the log-weights spread equally from each to the next.
 
     This is the placing of least variance when moves mix (Gelman and Meng 1998).
     """
     length = np.concatenate([[0.0], np.cumsum(np.asarray(spread, np.float64))])
     if not 0 < length[-1] < np.inf:  # base and target agree, or a wall between them: nothing to go by
-        return betas
-    even = np.interp(np.linspace(0, length[-1], len(betas)), length, np.asarray(betas, np.float64))
+        return jnp.interp(jnp.linspace(0, len(betas) - 1, count + 1), jnp.arange(len(betas)), betas)
+    even = np.interp(np.linspace(0, length[-1], count + 1), length, np.asarray(betas, np.float64))
     return jnp.asarray(even, betas.dtype)
 
 
@@ -145,7 +145,7 @@ def tuned_path(
     given = betas is not None
     if betas is None:
         betas = _first_guess(levels)
-        betas = _even(betas, _pilot(base, target, betas, moves, by, place)[1])
+        betas = even_levels(betas, _pilot(base, target, betas, moves, by, place)[1], levels)
     betas = jnp.asarray(betas, float)
     require(betas.ndim == 1 and len(betas) >= 2, f"betas must be one row of at least 2 levels, not {betas.shape}")
     require(bool((betas[0] == 0) & (betas[-1] == 1) & jnp.all(jnp.diff(betas) >= 0)), "betas must rise from 0 to 1")
@@ -195,5 +195,5 @@ def common_path(
     levels, moves, leapfrogs = _counts(levels, moves, leapfrogs)
     by = annealing_moves(target_of(inputs[0]), base, None, leapfrogs)
     betas = _first_guess(levels)
-    betas = _even(betas, _pilots(base, target_of, inputs, betas, moves, by, place)[1])
+    betas = even_levels(betas, _pilots(base, target_of, inputs, betas, moves, by, place)[1], levels)
     return Path(betas, _pilots(base, target_of, inputs, betas, moves, by, tune)[0])
