@@ -65,7 +65,7 @@ def fit(
     data: Data,
     objective: Annotated[
         str | None,
-        typer.Option(help="How to learn (unnorm list objectives); default tilt or cnce on tables, pcd on bits."),
+        typer.Option(help="How to learn (unnorm list objectives); default what suits the model: tilt, pcd ..."),
     ] = None,
     model: ModelName = None,
     out: Out = None,
@@ -81,6 +81,10 @@ def fit(
         str | None, typer.Option(help="Columns, with commas between, that the others are modelled given.")
     ] = None,
     kind: Kind = None,
+    hidden: Annotated[int | None, typer.Option(min=1, help="Hidden units of --model rbm.")] = None,
+    lattice: Annotated[
+        str | None, typer.Option(help="The sides of the lattice of --model ising, e.g. 4x5: its sites are the columns.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out where it stopped.")] = False,
     report: Annotated[bool, typer.Option(help="Assess the model and write report.html.")] = True,
     checkpoint_seconds: Annotated[float, typer.Option(min=0, help="Save at most this often.")] = 10.0,
@@ -103,6 +107,7 @@ def fit(
         test=test,
         condition=condition,
         kind=kind,
+        own={"hidden": hidden, "lattice": lattice},
         resume=resume,
         report=report,
         checkpoint_seconds=checkpoint_seconds,
