@@ -31,7 +31,7 @@ def file(tmp_path_factory):
 @pytest.fixture(scope="module")
 def bits(file):
     out = file.parent / "run"
-    result = unnorm("fit", file, "--out", out, *SHORT, "--json")
+    result = unnorm("fit", file, "--model", "mlp", "--out", out, *SHORT, "--json")
     assert result.code == 0, result.err
     return out, json.loads(result.out)
 
@@ -83,8 +83,12 @@ def test_draws_and_scores_of_bits_are_those_of_the_table(bits, tmp_path):
 
 def test_what_does_not_work_on_bits_names_what_does(file, bits, tmp_path):
     out = tmp_path / "no"
-    assert refused(unnorm("fit", file, "--model", "tilted", "--out", out), "tilted", "mlp", "resnet")
+    assert refused(unnorm("fit", file, "--model", "gaussian", "--out", out), "gaussian", "tilted", "rbm", "markov")
     assert refused(unnorm("fit", file, "--objective", "cnce", "--out", out), "cnce", "pcd")
+    assert refused(unnorm("fit", file, "--model", "ising", "--out", out), "--lattice HxW", "--model markov")
+    lattice = ("--model", "ising", "--lattice", "2x4")
+    assert refused(unnorm("fit", file, *lattice, "--out", out), "2x4 has 8 sites", "a row has 6 columns")
+    assert refused(unnorm("fit", file, "--lattice", "2x3", "--out", out), "tilted has no option 'lattice'")
     assert refused(unnorm("fit", file, "--kind", "tabel", "--out", out), "tabel", "did you mean table")
     assert refused(unnorm("sample", bits[0], "--sampler", "nuts"), "nuts", "gibbs")
     assert not out.exists()

@@ -26,6 +26,7 @@ from unnorm.energies import (
     fit_sites,
     lattice,
     mlp_on_sites,
+    pair_couplings,
     site_graph,
     tilt,
 )
@@ -128,6 +129,22 @@ def test_what_the_enumerated_law_says_of_itself():
     assert law.divergence(other) == pytest.approx(direct) and direct > 0
     mean_energy = law.mean(FEW)
     assert law.entropy() == pytest.approx(float(mean_energy) + law.log_z, abs=1e-4)
+
+
+def test_couplings_of_any_energy_are_those_of_a_pairwise_network():
+    model = MarkovNetwork(Binary((5,)), RNG.normal(size=(5, 1)), symmetric(5, 1, 0.5))
+    rows = truth(model).draws(7)
+    expected = np.asarray(0.5 * (model.couplings + model.couplings.transpose(2, 3, 0, 1)))[:, 0, :, 0]
+    expected = expected * (1 - np.eye(5))
+    assert np.allclose(pair_couplings(model, rows), expected, atol=1e-4)
+    spins = Ising(lattice((2, 3)), 0.3, 0.7)
+    tied = pair_couplings(spins, truth(spins).draws(3))
+    assert np.allclose(tied[tuple(spins.sites.edges.T)], 2 * 0.7, atol=1e-4) and tied.sum() == pytest.approx(14 * 1.4)
+    dice = MarkovNetwork(Categorical((3,), 3), RNG.normal(size=(3, 2)), symmetric(3, 2, 0.5))
+    assert np.allclose(pair_couplings(dice, truth(dice).draws(4)), dice.strengths(), atol=1e-4)
+    # Control: a coupling of three sites is one of two whose size the third decides.
+    three = un.energies.FunctionEnergy(lambda x: -2.0 * x[0] * x[1] * x[2], Binary((3,)))
+    assert pair_couplings(three, np.ones((1, 3)))[0, 1] == 2 and pair_couplings(three, np.zeros((1, 3)))[0, 1] == 0
 
 
 # ----------------------------------------------------------------------------------------------- structure from a table

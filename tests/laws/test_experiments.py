@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import test_experiments_more
+import test_experiments_sites
 from harness import breaks, holds
 from known_figures import KNOWN, figure_of, learns, within
 from scipy.integrate import quad
@@ -44,7 +45,7 @@ from unnorm.runs.references import References
 
 
 def test_every_listed_experiment_has_a_figure_that_is_known():
-    assert test_experiments_more
+    assert test_experiments_more and test_experiments_sites
     assert {name for name, _ in EXPERIMENTS} == KNOWN
 
 

@@ -73,6 +73,8 @@ PYTHON_SAMPLERS = (
     ("SGLD", "stochastic-gradient Langevin for sums over rows"),
 )
 EXPERIMENTS = (
+    ("bits", "zeros and ones: our default, a pairwise network, a Boltzmann machine and a mixture on three tables"),
+    ("ed-discrete", "energy discrepancy on spins, bits of the plane and drawings, beside four other objectives"),
     ("demo", "two modes, unequal weights: which objective finds them?"),
     ("cnce-table1", "Yu et al. 2025, Table 1: NCE and CNCE on the 20-D mixture of 40 components"),
     ("cnce-figure1", "Yu et al. 2025, Figure 1: local jumps miss the weights, mixed jumps find them"),

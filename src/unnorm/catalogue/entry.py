@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from unnorm.energies import AbstractEnergy, AbstractNormalised
+from unnorm.energies import AbstractEnergy
 from unnorm.energies.reference import Chosen
 from unnorm.errors import InputError, require
 from unnorm.noises import Scales
-from unnorm.spaces import AbstractSpace, Binary, Real
+from unnorm.spaces import AbstractSpace, Binary, Categorical, Real
 
 Built = TypeVar("Built")
 
@@ -37,9 +37,23 @@ def on_bits(space: AbstractSpace) -> bool:
     return isinstance(space, Binary)
 
 
-def on_reals_and_bits(space: AbstractSpace) -> bool:
-    """Both."""
-    return on_reals(space) or on_bits(space)
+def on_sites(space: AbstractSpace) -> bool:
+    """Arrays of zeros and ones or of categories.
+
+    >>> on_sites(Binary((3,))), on_sites(Categorical((3,), 4)), on_sites(Real((3,)))
+    (True, True, False)
+    """
+    return isinstance(space, Binary | Categorical)
+
+
+def on_vectors_and_sites(space: AbstractSpace) -> bool:
+    """Vectors of real numbers, and arrays of zeros and ones or of categories."""
+    return on_vectors(space) or on_sites(space)
+
+
+def on_reals_and_sites(space: AbstractSpace) -> bool:
+    """Arrays of real numbers, of zeros and ones, or of categories."""
+    return on_reals(space) or on_sites(space)
 
 
 class Options(BaseModel):
@@ -58,9 +72,11 @@ class Context:
     train: Any = None
     valid: Any = None
     #: The density to start from, for a model that has one (`Entry.reference`).
-    reference: AbstractNormalised | None = None
+    reference: AbstractEnergy | None = None
     #: What stands beside a point, where something does.
     condition: AbstractSpace | None = None
+    #: What the model is made of (`Entry.makes`), for an objective whose chains depend on it.
+    makes: tuple[type, ...] = ()
 
     @property
     def scales(self) -> Scales:
@@ -100,6 +116,10 @@ class Entry(Generic[Built]):
     conditional: bool = False
     #: How such a model is best trained on points of a space, where it is not as others are.
     training: Callable[[AbstractSpace], Mapping[str, Any]] = lambda space: {}
+    #: The objective that such a model is learnt by when none is named; none: the first that works and suits.
+    objective: str | None = None
+    #: Refuses options that do not suit a space, before anything is written.
+    check: Callable[[Any, AbstractSpace], None] = lambda options, space: None
 
     def suits(self, model: "Entry[Any]") -> bool:
         """Whether the objective of this entry learns the model of that one, or its sampler draws from it."""

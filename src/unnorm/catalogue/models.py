@@ -6,11 +6,20 @@ from pydantic import Field
 
 from unnorm import energies
 from unnorm.catalogue.diffusion import DIFFUSION
-from unnorm.catalogue.entry import Context, Entry, Options, on_reals_and_bits
+from unnorm.catalogue.entry import (
+    Context,
+    Entry,
+    Options,
+    on_reals_and_sites,
+    on_sites,
+    on_vectors_and_sites,
+)
+from unnorm.catalogue.sites import SITES
 from unnorm.energies.reference import Chosen, OneGaussian
 from unnorm.networks import MLP, ResNet
 from unnorm.scores import LevelledScore
-from unnorm.spaces import Real
+from unnorm.errors import require
+from unnorm.spaces import Categorical, Real
 
 
 class MLPOptions(Options):
@@ -26,7 +35,7 @@ class ResNetOptions(Options):
 
 
 class TiltedOptions(Options):
-    reference: Literal["blend", "gaussian"] = "blend"
+    reference: Literal["blend", "gaussian", "products"] | None = None
     width: int = Field(default=128, ge=1)
     depth: int = Field(default=3, ge=1)
 
@@ -41,6 +50,8 @@ def _scale(given: float | None, c: Context) -> float:
 
 
 def _mlp(o: MLPOptions, c: Context) -> energies.AbstractEnergy:
+    if isinstance(c.space, Categorical):
+        return energies.mlp_on_sites(c.space, width=o.width, depth=o.depth, key=c.key)
     network = MLP(c.space.size, 1, width=o.width, depth=o.depth, key=c.key)
     return energies.NeuralEnergy(c.space, network, scale=_scale(o.scale, c))
 
@@ -56,33 +67,44 @@ def _mixture(o: MixtureOptions, c: Context) -> energies.AbstractEnergy:
 
 def _tilted(o: TiltedOptions, c: Context) -> energies.AbstractEnergy:
     reference = _reference(o, c, False).density if c.reference is None else c.reference
+    assert isinstance(reference, energies.AbstractNormalised)
     return energies.tilt(reference, width=o.width, depth=o.depth, key=c.key)
 
 
 def _reference(o: TiltedOptions, c: Context, progress: bool) -> Chosen:
     train, valid = c.rows("a reference")
-    if o.reference == "blend":
+    sites = on_sites(c.space)
+    name = o.reference or ("products" if sites else "blend")
+    require(
+        sites == (name == "products"),
+        f"a {name} is no reference on {c.space}; leave model.reference out to have the one that suits",
+    )
+    if sites:
+        return energies.choose_products(c.space, train, valid, key=c.key, progress=progress)
+    if name == "blend":
         return energies.choose_reference(train, valid, key=c.key, progress=progress)
     recipe = energies.Recipe((OneGaussian(),), (1.0,))
     return Chosen(recipe.fit(train, key=c.key), recipe)
 
 
 #: On each space the first that works there is the default. A model of a new kind of data goes before those it betters:
-#: a mixture of products and a Boltzmann machine before `mlp` on bits, a diffusion before it on pictures.
+#: a tilted mixture of products before `mlp` on bits and categories, a diffusion before it on pictures.
 MODELS: tuple[Entry[energies.AbstractEnergy | LevelledScore], ...] = (
     Entry(
         "tilted",
-        "blend of fitted mixtures and kernel densities, tilted by a network",
+        "a fitted density tilted by a network: of mixtures and kernels, on bits and categories a mixture of products",
         TiltedOptions,
         _tilted,
         makes=(energies.Tilted, MLP),
         reference=_reference,
+        works=on_vectors_and_sites,
     ),
     DIFFUSION,
+    *SITES,
     Entry("mlp", "multilayer perceptron energy", MLPOptions, _mlp, makes=(energies.NeuralEnergy, MLP),
-          works=on_reals_and_bits),
+          works=on_reals_and_sites),
     Entry("resnet", "residual network energy", ResNetOptions, _resnet, makes=(energies.NeuralEnergy, ResNet),
-          works=on_reals_and_bits),
+          works=lambda space: on_reals_and_sites(space) and not isinstance(space, Categorical)),
     Entry(
         "gaussian",
         "one Gaussian",

@@ -6,12 +6,12 @@ from pydantic import Field
 
 from unnorm import noises, objectives, samplers
 from unnorm.catalogue.diffusion import LEVELS
-from unnorm.catalogue.entry import Context, Entry, Options, chosen, on_reals, on_reals_and_bits
-from unnorm.energies import NeuralEnergy, Tilted
+from unnorm.catalogue.entry import Context, Entry, Options, chosen, on_reals, on_reals_and_sites, on_sites, on_vectors_and_sites
+from unnorm.catalogue.site_objectives import SITES, site_walk
+from unnorm.energies import AbstractHidden, NeuralEnergy, Tilted
 from unnorm.errors import require
 from unnorm.networks import MLP
 from unnorm.objectives.slices import AbstractSlices, GaussianSlices, RademacherSlices, SphereSlices
-from unnorm.spaces import Binary
 
 
 class LocalOptions(Options):
@@ -126,10 +126,15 @@ def _pcd(o: PCDOptions, c: Context) -> objectives.PCD:
 
 
 def _walk(step_size: float | None, c: Context) -> samplers.AbstractSampler:
-    """The moves of chains in training: Langevin steps on real numbers, a tenth of the sites redrawn on bits."""
-    if isinstance(c.space, Binary):
+    """The moves of chains in training: Langevin steps on real numbers, sites redrawn on bits and categories.
+
+    A machine with hidden units draws these and then the visible ones, whatever it is on.
+    """
+    if on_sites(c.space):
         require(step_size is None, "chains on bits redraw sites and have no step size; leave step_size out")
-        return samplers.Gibbs(sites=max(1, c.space.size // 10))
+        return site_walk(c)
+    if step_size is None and any(issubclass(made, AbstractHidden) for made in c.makes):
+        return samplers.Gibbs()
     return samplers.Langevin(chosen(step_size, 0.1 * c.scales.length**2))
 
 
@@ -167,7 +172,8 @@ def _fd_ssm(o: FiniteOptions, c: Context) -> objectives.FDSSM:
 #: On each space the first that works there and learns the model is the default.
 OBJECTIVES: tuple[Entry[objectives.AbstractObjective], ...] = (
     Entry("tilt", "NCE of a tilted model against its own reference", RatioOptions,
-          lambda o, c: objectives.TiltNCE(o.ratio), learns=(Tilted,)),
+          lambda o, c: objectives.TiltNCE(o.ratio), learns=(Tilted,),
+          works=on_vectors_and_sites),
     LEVELS,
     Entry("cnce", "conditional NCE with local moves and jumps between modes (mix)", JumpsOptions, _cnce),
     Entry("cnce-local", "conditional NCE with local moves only", LocalOptions, _cnce_local),
@@ -187,14 +193,15 @@ OBJECTIVES: tuple[Entry[objectives.AbstractObjective], ...] = (
           lambda o, c: objectives.ApproximateBP(), learns=(NeuralEnergy, MLP)),
     Entry("cp", "score matching by curvature propagation", Options,
           lambda o, c: objectives.CurvaturePropagation(), learns=(NeuralEnergy, MLP)),
-    Entry("pcd", "persistent contrastive divergence with Langevin chains, Gibbs on bits", PCDOptions, _pcd,
-          works=on_reals_and_bits),
+    Entry("pcd", "persistent contrastive divergence with Langevin chains, Gibbs on bits and categories", PCDOptions, _pcd,
+          works=on_reals_and_sites),
     Entry("cd", "contrastive divergence, chains from the batch", CDOptions,
-          lambda o, c: objectives.CD(_walk(o.step_size, c), o.moves), works=on_reals_and_bits),
+          lambda o, c: objectives.CD(_walk(o.step_size, c), o.moves), works=on_reals_and_sites),
     Entry("short-run", "chains from noise, a fixed number of moves", ShortRunOptions,
           lambda o, c: objectives.ShortRun(_walk(o.step_size, c), o.moves, o.chains)),
     Entry("geyer", "MCMC maximum likelihood with re-anchoring", GeyerOptions,
           lambda o, c: objectives.Geyer(_walk(o.step_size, c), o.chains, o.moves, o.every)),
+    *SITES,
 )  # fmt: skip
 #: Objectives for models that are built in Python: name, summary.
 PYTHON_OBJECTIVES = (

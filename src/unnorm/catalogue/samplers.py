@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from unnorm import samplers
-from unnorm.catalogue.entry import Context, Entry, Options, chosen, on_bits, on_reals
+from unnorm.catalogue.entry import Context, Entry, Options, chosen, on_reals, on_sites, on_vectors_and_sites
 from unnorm.energies import Tilted, best_mixture
 from unnorm.evaluation import defensive
 
@@ -63,7 +63,8 @@ class IndependentOptions(Options):
 #: On each space the first that works there and draws from the model is the default.
 SAMPLERS: tuple[Entry[samplers.AbstractSampler | samplers.TemperedSMC | samplers.ImportanceResampling], ...] = (
     Entry("independent", "independent draws: proposed by a model's reference, kept by weight", IndependentOptions,
-          lambda o, c: samplers.ImportanceResampling(proposals=o.proposals), learns=(Tilted,)),
+          lambda o, c: samplers.ImportanceResampling(proposals=o.proposals), learns=(Tilted,),
+          works=on_vectors_and_sites),
     Entry("nuts", "no-U-turn sampler with warm-up", NUTSOptions, lambda o, c: samplers.NUTS(**o.model_dump()),
           works=on_reals),
     Entry("hmc", "Hamiltonian Monte Carlo with warm-up", HMCOptions, lambda o, c: samplers.HMC(**o.model_dump()),
@@ -73,6 +74,8 @@ SAMPLERS: tuple[Entry[samplers.AbstractSampler | samplers.TemperedSMC | samplers
     Entry("tempering", "parallel tempering: crosses between far modes", TemperingOptions, _tempering),
     Entry("smc", "tempered sequential Monte Carlo from a mixture fitted to the rows", SMCOptions, _smc),
     Entry("langevin", "unadjusted Langevin", LangevinOptions, _langevin, works=on_reals),
-    Entry("gibbs", "heat-bath Gibbs for zeros and ones, a whole sweep per step", GibbsOptions,
-          lambda o, c: samplers.Gibbs(o.sites), works=on_bits),
+    Entry("gibbs", "heat-bath Gibbs for zeros and ones and categories, a whole sweep per step", GibbsOptions,
+          lambda o, c: samplers.Gibbs(o.sites), works=on_sites),
+    Entry("gwg", "Gibbs with gradients: the site to change is chosen by what it would gain", Options,
+          lambda o, c: samplers.GibbsWithGradients(), works=on_sites),
 )  # fmt: skip

@@ -72,7 +72,7 @@ def fit(
     data: FitData,
     objective: Annotated[
         str | None,
-        typer.Option(help="How to learn (unnorm list objectives); default tilt or cnce on tables, pcd on bits."),
+        typer.Option(help="How to learn (unnorm list objectives); default what suits the model: tilt, pcd ..."),
     ] = None,
     model: ModelName = None,
     out: Out = None,
@@ -92,16 +92,24 @@ def fit(
         str | None,
         typer.Option(help="What to count in a network, e.g. 'edges,gwesp(0.5),nodematch(grade)' (unnorm list terms)."),
     ] = None,
-    nodes: Annotated[str | None, typer.Option(help="A table of the vertices of a network and their attributes.")] = None,
+    nodes: Annotated[
+        str | None, typer.Option(help="A table of the vertices of a network and their attributes.")
+    ] = None,
     directed: Annotated[
         bool | None,
-        typer.Option("--directed/--undirected", help="Whether edges of a network have directions, if its file is silent."),
+        typer.Option(
+            "--directed/--undirected", help="Whether edges of a network have directions, if its file is silent."
+        ),
     ] = None,
     covariate: Annotated[
         list[str] | None, typer.Option(help="A number for each pair of vertices, for edgecov(NAME): NAME=FILE.")
     ] = None,
     method: Annotated[
         str | None, typer.Option(help="How a network is fitted: auto, exact, mcmc, or mple (pseudo-likelihood).")
+    ] = None,
+    hidden: Annotated[int | None, typer.Option(min=1, help="Hidden units of --model rbm.")] = None,
+    lattice: Annotated[
+        str | None, typer.Option(help="The sides of the lattice of --model ising, e.g. 4x5: its sites are the columns.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out where it stopped.")] = False,
     report: Annotated[bool, typer.Option(help="Assess the model and write report.html.")] = True,
@@ -141,6 +149,7 @@ def fit(
         test=test,
         condition=condition,
         kind=kind,
+        own={"hidden": hidden, "lattice": lattice},
         resume=resume,
         report=report,
         checkpoint_seconds=checkpoint_seconds,

@@ -66,6 +66,7 @@ def fit_command(
     test: str | None,
     condition: str | None,
     kind: str | None,
+    own: Mapping[str, Any],
     resume: bool,
     report: bool,
     checkpoint_seconds: float,
@@ -75,6 +76,8 @@ def fit_command(
 ) -> None:
     """Fit, save, assess, report: stage by stage, each kept as soon as it is done."""
     parsed = parse_options(options, ["model", "objective"])
+    # Options of some models that have names of their own: --hidden 64 is --set model.hidden=64.
+    parsed["model"] |= {name: value for name, value in own.items() if value is not None}
     conditions = () if condition is None else tuple(name.strip() for name in condition.split(","))
     prepared = prepare(data, seed, group=group, test=test, conditions=conditions, kind=kind)
     model, objective = chosen_names(prepared, model, objective)

@@ -53,7 +53,7 @@ def chosen_names(prepared: Prepared, model: str | None, objective: str | None) -
     if objective is None:
         # An impossible model is refused for what it is, and not for want of an objective.
         require_works(MODELS, made, space, condition, "model")
-        return made.name, first_for(OBJECTIVES, space, condition, made).name
+        return made.name, made.objective or first_for(OBJECTIVES, space, condition, made).name
     return made.name, objective
 
 

@@ -3,6 +3,7 @@
 import difflib
 
 from unnorm.data.bits import BitsKind
+from unnorm.data.categories import CategoriesKind
 from unnorm.data.kinds import AbstractKind, Origin
 from unnorm.data.pictures import PictureKind
 from unnorm.data.points import PointsKind
@@ -10,7 +11,7 @@ from unnorm.data.tabular import TableKind
 from unnorm.errors import InputError
 
 #: The first that takes something for its own reads it; the last takes everything.
-KINDS: tuple[AbstractKind, ...] = (PictureKind(), BitsKind(), TableKind())
+KINDS: tuple[AbstractKind, ...] = (PictureKind(), BitsKind(), CategoriesKind(), TableKind())
 
 
 def kind_of(origin: Origin, name: str | None = None) -> AbstractKind:
@@ -23,7 +24,7 @@ def kind_named(name: str) -> AbstractKind:
 
     >>> kind_named("graphs")
     Traceback (most recent call last):
-    unnorm.errors.InputError: there is no kind of data called 'graphs'; the kinds are images, bits, table
+    unnorm.errors.InputError: there is no kind of data called 'graphs'; the kinds are images, bits, categories, table
     """
     for kind in (*KINDS, PointsKind()):
         if kind.name == name:

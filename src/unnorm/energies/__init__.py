@@ -16,6 +16,7 @@ from unnorm.energies.committee import Blend as Blend
 from unnorm.energies.committee import best_committee as best_committee
 from unnorm.energies.committee import committee as committee
 from unnorm.energies.committee import stacked as stacked
+from unnorm.energies.couplings import pair_couplings as pair_couplings
 from unnorm.energies.dequantiser import AbstractDequantiser as AbstractDequantiser
 from unnorm.energies.dequantiser import FlowDequantiser as FlowDequantiser
 from unnorm.energies.dequantiser import UniformDequantiser as UniformDequantiser
@@ -58,6 +59,8 @@ from unnorm.energies.markov import MarkovFit as MarkovFit
 from unnorm.energies.markov import MarkovNetwork as MarkovNetwork
 from unnorm.energies.markov import fit_markov_network as fit_markov_network
 from unnorm.energies.markov import markov_network as markov_network
+from unnorm.energies.markov import refit_markov_network as refit_markov_network
+from unnorm.energies.markov import sparse as sparse
 from unnorm.energies.mixture import GaussianMixture as GaussianMixture
 from unnorm.energies.mixture import gaussian_mixture as gaussian_mixture
 from unnorm.energies.neural import MLPEnergy as MLPEnergy
@@ -65,6 +68,8 @@ from unnorm.energies.neural import NeuralEnergy as NeuralEnergy
 from unnorm.energies.neural import ResNetEnergy as ResNetEnergy
 from unnorm.energies.reference import Recipe as Recipe
 from unnorm.energies.reference import best_reference as best_reference
+from unnorm.energies.reference import choose_pairs as choose_pairs
+from unnorm.energies.reference import choose_products as choose_products
 from unnorm.energies.reference import choose_reference as choose_reference
 from unnorm.energies.site_graph import SiteGraph as SiteGraph
 from unnorm.energies.site_graph import lattice as lattice
@@ -72,6 +77,7 @@ from unnorm.energies.site_graph import site_graph as site_graph
 from unnorm.energies.site_mixture import SiteMixture as SiteMixture
 from unnorm.energies.site_mixture import best_site_mixture as best_site_mixture
 from unnorm.energies.site_mixture import fit_site_mixture as fit_site_mixture
+from unnorm.energies.site_mixture import refit_site_mixture as refit_site_mixture
 from unnorm.energies.site_network import AbstractRelaxed as AbstractRelaxed
 from unnorm.energies.site_network import SiteNetwork as SiteNetwork
 from unnorm.energies.site_network import mlp_on_sites as mlp_on_sites

@@ -166,6 +166,45 @@ def _solve(start: Any, rows: Array, tied: Array, strength: Array, lipschitz: Arr
     return at
 
 
+def _steepness(rows: Float[Array, "n sites values"]) -> Float[Array, ""]:
+    """A bound of the curvature: every pair bears on two sites, and that of a softmax is 1/2, of a logistic law 1/4."""
+    flat = np.asarray(rows, np.float64).reshape(len(rows), -1)
+    largest = float(np.linalg.norm(flat, 2) ** 2 / len(flat))
+    return jnp.asarray((0.5 if rows.shape[2] == 1 else 1.0) * (1 + largest))
+
+
+def sparse(network: MarkovNetwork) -> MarkovNetwork:
+    """The same network on the graph of the pairs that are tied: what is learnt of it later leaves the others alone.
+
+    >>> from unnorm.spaces import Binary
+    >>> couplings = jnp.zeros((3, 1, 3, 1)).at[0, 0, 2, 0].set(1.0)
+    >>> sparse(MarkovNetwork(Binary((3,)), jnp.zeros((3, 1)), couplings)).sites.edges.tolist()
+    [[0, 2]]
+    """
+    edges = np.argwhere(np.triu(np.asarray(network.strengths()), 1) > 0)
+    return MarkovNetwork(network.space, network.fields, network.couplings, SiteGraph((network.space.size,), edges))
+
+
+def refit_markov_network(
+    network: MarkovNetwork, rows: Point, strength: float, *, penalty: Penalty = "l1", steps: int = STEPS
+) -> MarkovNetwork:
+    """The network fitted on to other rows on its own graph, with a penalty of this strength.
+
+    >>> from unnorm.spaces import Binary
+    >>> rows = jnp.array([[0.0], [1.0], [1.0], [1.0]])
+    >>> round(float(refit_markov_network(markov_network(Binary((1,))), rows, 0.0).fields[0, 0]), 3)
+    1.099
+    """
+    require(strength >= 0, f"the strength of a penalty is not negative, so not {strength}")
+    k = values_of(network.space)
+    kept = jax.vmap(lambda x: indicators(x, k))(network.space.cast(rows, "training"))
+    start = (network.fields, network.couplings)
+    fields, couplings = _solve(
+        start, kept, jnp.asarray(network._tied()), jnp.asarray(strength), _steepness(kept), penalty, steps
+    )
+    return MarkovNetwork(network.space, fields, couplings, network.sites)
+
+
 def fit_markov_network(
     space: AbstractSpace,
     train: Point,
@@ -197,11 +236,7 @@ def fit_markov_network(
         jax.vmap(lambda x: indicators(x, k))(array.cast(rows, what))
         for rows, what in ((train, "training"), (valid, "validation"))
     )
-    tied = jnp.asarray(empty._tied())
-    # Every pair bears on two sites, and the curvature of a softmax is at most 1/2, of a logistic law 1/4.
-    flat = kept.reshape(len(kept), -1)
-    largest = float(np.linalg.norm(np.asarray(flat, np.float64), 2) ** 2 / len(flat))
-    lipschitz = jnp.asarray((0.5 if k == 2 else 1.0) * (1 + largest))
+    tied, lipschitz = jnp.asarray(empty._tied()), _steepness(kept)
     means = jnp.clip(kept.mean(0), 0.5 / len(kept), None)
     first = jnp.clip(1 - kept.mean(0).sum(-1, keepdims=True), 0.5 / len(kept), None)
     at = (jnp.log(means) - jnp.log(first), empty.couplings)

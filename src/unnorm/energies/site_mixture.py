@@ -119,6 +119,20 @@ def fit_site_mixture(
     return best
 
 
+def refit_site_mixture(mixture: SiteMixture, rows: Point, *, prior: float = 0.5) -> SiteMixture:
+    """A mixture fitted on to other rows by EM, from where it is.
+
+    >>> from unnorm.spaces import Binary
+    >>> apart = SiteMixture(Binary((2,)), jnp.zeros(1), jnp.zeros((1, 2, 2)))
+    >>> jnp.exp(refit_site_mixture(apart, jnp.array([[0.0, 1.0]])).tables[0, :, 1]).tolist()
+    [0.25, 0.75]
+    """
+    require(prior > 0, f"the rows added for each value must be more than none, not {prior}")
+    k = values_of(mixture.space)
+    ones = jax.vmap(lambda x: shares_of(x, k))(mixture.space.cast(rows, "training"))
+    return _em(mixture, ones, prior)[0]
+
+
 def best_site_mixture(
     space: AbstractSpace, train: Point, valid: Point, *, counts: tuple[int, ...] = COUNTS, key: PRNGKeyArray
 ) -> SiteMixture:

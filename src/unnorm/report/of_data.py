@@ -2,12 +2,13 @@
 
 from functools import singledispatch
 
-from unnorm.data.bits import BitsSchema
 from unnorm.data.kinds import AbstractSchema
 from unnorm.data.pictures import PictureSchema
+from unnorm.data.sites import AbstractSitesSchema
 from unnorm.data.tabular import TableSchema
+from unnorm.energies import AbstractEnergy
 from unnorm.report import pictures
-from unnorm.report.bits import shares_picture
+from unnorm.report.bits import couplings_section, shares_picture
 from unnorm.report.pairs import density_picture
 from unnorm.report.section import Section, Subject
 from unnorm.runs.findings import AbstractDraws, LogZ
@@ -34,8 +35,10 @@ def _(schema: PictureSchema, subject: Subject) -> list[Section]:
 
 
 @sections_of.register
-def _(schema: BitsSchema, subject: Subject) -> list[Section]:
-    draws = subject.assessment.find(AbstractDraws)
-    if draws is None:
-        return []
-    return [Section("Data and draws", figures=(shares_picture(subject.prepared, draws),))]
+def _(schema: AbstractSitesSchema, subject: Subject) -> list[Section]:
+    draws, found = subject.assessment.find(AbstractDraws), list[Section]()
+    if draws is not None:
+        found.append(Section("Data and draws", figures=(shares_picture(subject.prepared, draws),)))
+    if isinstance(subject.model, AbstractEnergy) and subject.model.space == schema.space:
+        found.append(couplings_section(subject.model, subject.prepared))
+    return found

@@ -4,6 +4,7 @@ log Z and likelihood of an energy whose space has a base to measure from; weight
 of whatever chains can walk, and how far they are from held-out rows.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,9 +24,11 @@ from unnorm.energies import (
     GaussianDensity,
     GaussianMixture,
     Tilted,
+    count_points,
 )
 from unnorm.estimate import Estimate
 from unnorm.evaluation import defensive, expectations, log_likelihood, log_partition, mmd
+from unnorm.evaluation.partition.log_partition import FEW_POINTS
 from unnorm.runs.diffusions import Fidelity, FlowLikelihood, find_fidelity, find_flow, find_generated
 from unnorm.runs.findings import (
     THINNED,
@@ -94,6 +97,10 @@ def log_z_of_model(
     """log Z of an energy of the prepared points; None where nothing here can tell."""
     if not has_log_z(model, references):
         return None
+    if isinstance(model, Tilted) and isinstance(model.space, Binary | Categorical):
+        # Where all points can be summed, nothing need be drawn.
+        few = (count_points(model.space) or math.inf) <= FEW_POINTS
+        return log_partition(model, base=None if few else model.reference, key=key)
     return log_partition(model, base=proposal_for(model, prepared, references), key=key)
 
 

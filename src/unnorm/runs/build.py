@@ -7,7 +7,7 @@ import jax
 
 from unnorm.catalogue import MODELS, OBJECTIVES, Context, find, read_options
 from unnorm.data import AbstractTransform, DropLabel, InTurn
-from unnorm.energies import AbstractEnergy, AbstractNormalised
+from unnorm.energies import AbstractEnergy
 from unnorm.energies.reference import Chosen
 from unnorm.objectives import AbstractObjective
 from unnorm.runs.prepare import Prepared
@@ -19,10 +19,10 @@ from unnorm.training import Fit, adam, fit, muon
 DIRECTIONS = {"adam": adam, "muon": muon}
 
 
-def _context(settings: RunSettings, prepared: Prepared, reference: AbstractNormalised | None = None) -> Context:
-    key = jax.random.key(settings.seed)
-    condition = prepared.schema.condition
-    return Context(prepared.space, prepared.scales, key, prepared.train, prepared.valid, reference, condition)
+def _context(settings: RunSettings, prepared: Prepared, reference: AbstractEnergy | None = None) -> Context:
+    key, condition = jax.random.key(settings.seed), prepared.schema.condition
+    makes = find(MODELS, settings.model.name, "model").makes
+    return Context(prepared.space, prepared.scales, key, prepared.train, prepared.valid, reference, condition, makes)
 
 
 def fit_reference(settings: RunSettings, prepared: Prepared, *, progress: bool) -> Chosen | None:
@@ -34,7 +34,7 @@ def fit_reference(settings: RunSettings, prepared: Prepared, *, progress: bool) 
 
 
 def build(
-    settings: RunSettings, prepared: Prepared, reference: AbstractNormalised | None = None
+    settings: RunSettings, prepared: Prepared, reference: AbstractEnergy | None = None
 ) -> tuple[AbstractEnergy | LevelledScore, AbstractObjective]:
     """The model before training, and its objective; a reference that is needed and not given is fitted."""
     context = _context(settings, prepared, reference)
@@ -64,7 +64,7 @@ def train(
     settings: RunSettings,
     prepared: Prepared,
     *,
-    reference: AbstractNormalised | None = None,
+    reference: AbstractEnergy | None = None,
     checkpoint: Path | None = None,
     checkpoint_seconds: float = 10.0,
     resume: bool = False,

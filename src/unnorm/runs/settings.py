@@ -76,6 +76,8 @@ def settings_of(prepared: Prepared, model: Named, objective: Named, training: Tr
     learnt = [one.name for one in MODELS if entry.suits(one) and one.works(space)]
     require(model.name in learnt, f"{objective.name} learns only {' or '.join(learnt)} models, not {model.name}")
     require_works(OBJECTIVES, entry, space, condition, "objective")
+    for one, options in ((made, model.options), (entry, objective.options)):
+        one.check(read_options(one, options), space)
     return RunSettings(
         model=model,
         objective=objective,
