@@ -17,7 +17,7 @@ from unnorm.catalogue.objectives import OBJECTIVES as OBJECTIVES
 from unnorm.catalogue.objectives import PYTHON_OBJECTIVES as PYTHON_OBJECTIVES
 from unnorm.catalogue.samplers import SAMPLERS as SAMPLERS
 from unnorm.data import PROBLEMS
-from unnorm.data.pictures import EMBEDDED
+from unnorm.data.named_pictures import NAMED
 
 #: Models that are built in Python: name, summary.
 PYTHON_MODELS = (
@@ -94,6 +94,8 @@ EXPERIMENTS = (
     ("langevin-modes", "Song 2022, Fig. 5.3: Langevin gets the weights of far modes wrong, annealing right"),
     ("ozaki", "Song 2022, Figs 4.5, 4.6, Table 4.3: effective draws of Ozaki and Langevin, by step"),
     ("denoising", "Song 2022, 4.5, Figs 4.3, 4.4: how sure a denoised digit is, and what else it could have been"),
+    ("mnist-generate", "a diffusion of MNIST: draws, bits per dimension, distances with their floors, guidance"),
+    ("faces", "a diffusion of one face: draws, faces between two, faces out of noise with their spread"),
     ("digits-likelihood", "Song 2022, Table 9.2: what weighting, levels and dequantisation do to likelihood"),
     ("gibbs-mnist", "Zhang et al. 2023, Figs 3-6: denoising Gibbs on digits, by the covariance of its posterior"),
     ("florentine", "three models of marriages in Florence: R's ergm beside ours, and how much is chance"),
@@ -116,7 +118,7 @@ def listing() -> dict[str, list[tuple[str, str]]]:
         "noises": list(NOISES),
         "data": [
             *((name, (make.__doc__ or "").strip().splitlines()[0]) for name, make in PROBLEMS.items()),
-            *EMBEDDED.items(),
+            *((name, known.summary) for name, known in NAMED.items()),
         ],
         "experiments": list(EXPERIMENTS),
     }

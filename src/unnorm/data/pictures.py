@@ -9,7 +9,6 @@ import io
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,6 +17,7 @@ from jaxtyping import Float
 
 from unnorm.data.columns import copies_and_groups
 from unnorm.data.kinds import AbstractKind, AbstractSchema, Dataset, Origin, require_conditions
+from unnorm.data.named_pictures import file_of, is_named
 from unnorm.data.picture_files import is_pictures, read_pictures
 from unnorm.data.tables import MINIMUM_ROWS
 from unnorm.data.transforms import Dequantise
@@ -140,7 +140,7 @@ class PictureKind(AbstractKind):
     has_text: ClassVar[bool] = False
 
     def recognises(self, origin: Origin) -> bool:
-        return str(origin.path) in EMBEDDED or is_pictures(origin.path)
+        return is_named(origin.path) or is_pictures(origin.path)
 
     def read(self, origin: Origin) -> Dataset:
         return self._read(origin, None)
@@ -150,7 +150,7 @@ class PictureKind(AbstractKind):
 
     def _read(self, origin: Origin, like: PictureSchema | None) -> Dataset:
         source, asked = str(origin.path), origin.asked
-        found = read_pictures(Path(str(files("unnorm.data") / f"{source}.npz")) if _embedded(origin) else origin.path)
+        found = read_pictures(file_of(origin.path))
         require(asked.group is None, "pictures have no column to group by; leave --group out")
         n = len(found.values)
         _require_numbers(found.values, repr(source))
@@ -196,14 +196,6 @@ class PictureKind(AbstractKind):
         return PictureSchema(
             tuple(data["shape"]), data["low"], data["high"], data["levels"], tuple(data["labels"]), tuple(data["named"])
         )
-
-
-#: What is shipped: name, summary.
-EMBEDDED: dict[str, str] = {"digits": "1,797 hand-written digits of 8 x 8 pixels, with labels (UCI, CC BY 4.0)."}
-
-
-def _embedded(origin: Origin) -> bool:
-    return str(origin.path) in EMBEDDED and not origin.path.exists()
 
 
 def _require_numbers(values: np.ndarray, shown: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from unnorm.data import PROBLEMS, Problem, load
 from unnorm.data.kinds import AbstractKind, AbstractSchema, Asked, Dataset, Origin, count_of, stacked, taken
-from unnorm.data.pictures import EMBEDDED
+from unnorm.data.named_pictures import NAMED
 from unnorm.data.recognise import kind_of
 from unnorm.data.splits import copies, in_order, joined, parts
 from unnorm.data.standardise import Standardiser
@@ -122,8 +122,8 @@ def prepare(
             "files",
         )
         return prepared_problem(problem, source)
-    if Path(source).suffix == "" and not Path(source).exists() and source not in EMBEDDED:
-        names = ", ".join((*PROBLEMS, *EMBEDDED))
+    if Path(source).suffix == "" and not Path(source).exists() and source not in NAMED:
+        names = ", ".join((*PROBLEMS, *NAMED))
         raise InputError(f"{source!r} is neither a file nor a built-in data set; the built-in ones are {names}")
     asked = Asked(group, tuple(conditions))
     found = Origin(source, asked)
