@@ -37,6 +37,10 @@ def digits(n: int, side: int) -> list[list[float]]:
     return RNG.uniform(size=(n, side * side)).tolist()
 
 
+def shades(n: int) -> list:
+    return RNG.uniform(0, 255, size=(n, 4, 3, 1)).tolist()
+
+
 def result(series: dict[str, Any], rows: dict[str, list[str]], published: tuple[str, ...] = ()) -> Result:
     """A result with the figure 1.5 in every column, and 2.5 where something is published."""
     made = tuple(
@@ -146,6 +150,10 @@ MADE = {
         {},
     ),
     "denoising": lambda: result({name: denoised() for name in LABELS}, {}),
+    "mnist-generate": lambda: result({"sheets": {name: shades(20) for name in LABELS}}, {}),
+    "faces": lambda: result(
+        {"sheets": {"draws": shades(16), "data": shades(16)}, "between": shades(40), "noise": {"1": shades(32)}}, {}
+    ),
     "gibbs-mnist": lambda: result(
         {
             "maps": {n: digits(gibbs_variances.SHOWN, 28) for n in ("noisy", "mean", "exact", "one")},

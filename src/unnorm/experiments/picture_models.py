@@ -70,10 +70,10 @@ def tiles(images: Any, across: int) -> np.ndarray:
     >>> tiles(np.zeros((4, 2, 3, 1)), 2).shape
     (4, 6, 1)
     """
-    found = np.asarray(images, np.uint8)
+    found = np.asarray(images, float)
     n, height, width, channels = found.shape
     down = -(-n // across)
-    page = np.full((down * across, height, width, channels), 255, np.uint8)
+    page = np.full((down * across, height, width, channels), 255.0)
     page[:n] = found
     page = page.reshape(down, across, height, width, channels).swapaxes(1, 2)
     return page.reshape(down * height, across * width, channels)
