@@ -127,7 +127,7 @@ def test_columns_that_are_conditions_stand_beside_the_others(table, tmp_path):
 
 def test_nothing_can_be_given_to_a_model_without_conditions(run):
     assert refused(unnorm("sample", run, "--given", "width=5"), "without conditions", "--condition")
-    assert refused(unnorm("sample", run, "--given", "width"), "NAME=NUMBER")
+    assert refused(unnorm("sample", run, "--given", "width"), "NAME=VALUE")
     with pytest.raises(InputError, match="without conditions"):
         un.load(run).sample(3, given={"width": 5.0}, progress=False)
 

@@ -77,7 +77,7 @@ def test_what_does_not_work_on_pictures_names_what_does(digits, tmp_path):
 def test_a_diffusion_is_what_pictures_are_fitted_by(tmp_path):
     """Unless told otherwise; it is trained, judged, drawn from and reported on like any other model."""
     seen = np.random.default_rng(0).integers(0, 4, size=(90, 4, 4)).astype(np.uint8)
-    np.savez(tmp_path / "small.npz", x=seen, y=np.arange(90) % 3)
+    np.savez(tmp_path / "small.npz", x=seen, y=np.array(["a", "b", "c"])[np.arange(90) % 3])
     tiny = ("--steps", 20, "--set", "model.channels=4", "--condition", "label", "--quiet", "--json")
     result = unnorm("fit", tmp_path / "small.npz", "--out", tmp_path / "run", *tiny)
     assert result.code == 0, result.err
@@ -85,8 +85,22 @@ def test_a_diffusion_is_what_pictures_are_fitted_by(tmp_path):
     assert {"flow_log_likelihood", "log_likelihood_bound", "bits_per_dimension", "frechet", "nearness"} <= told.keys()
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Draws beside data" in page and "bits" in page
-    quick = ("--solver", "ddim", "--steps", 3, "--given", "label=2", "--guidance", 2, "--quiet", "-o")
+    quick = ("--solver", "ddim", "--steps", 3, "--given", "label=c", "--guidance", 2, "--quiet", "-o")
     assert unnorm("sample", tmp_path / "run", "-n", 5, *quick, tmp_path / "d.npy").code == 0
     draws = np.load(tmp_path / "d.npy")
     assert draws.shape == (5, 4, 4) and draws.dtype == np.uint8 and draws.max() <= 3
     assert refused(unnorm("sample", tmp_path / "run", "-n", 5, *quick, tmp_path / "e.npy", "--solver", "dim"), "ddim")
+    # In a folder draws come in lots: one that is cut short goes on, and is the same to the last bit.
+    more = ("--solver", "ddim", "--steps", 3, "--seed", 4, "--quiet", "-o")
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert unnorm("sample", tmp_path / "run", "-n", 300, *more, whole).code == 0
+    assert sorted(file.name for file in whole.iterdir()) == [
+        "lot-1.safetensors", "lot-2.safetensors", "table.npy",
+    ]  # fmt: skip
+    broken.mkdir()
+    (broken / "lot-1.safetensors").write_bytes((whole / "lot-1.safetensors").read_bytes())
+    assert unnorm("sample", tmp_path / "run", "-n", 300, *more, broken).code == 0
+    assert (broken / "table.npy").read_bytes() == (whole / "table.npy").read_bytes()
+    # Control: lots of another seed are made again.
+    assert unnorm("sample", tmp_path / "run", "-n", 300, *more, broken, "--seed", 5, "--force").code == 0
+    assert (broken / "table.npy").read_bytes() != (whole / "table.npy").read_bytes()

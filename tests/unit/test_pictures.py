@@ -96,6 +96,37 @@ def test_folders_in_a_folder_are_labels(tmp_path):
     assert "called label" in refusal(tmp_path / "all", "kind")
 
 
+def test_other_pictures_are_read_by_the_labels_and_the_scale_of_the_model(tmp_path):
+    """Label `dogs` is number 1 of a model of cats and dogs, also in a folder of dogs alone."""
+    for name, part in (("cats", COLOUR[:12]), ("dogs", COLOUR[12:])):
+        saved(tmp_path / "all" / name, part)
+    schema = read(tmp_path / "all", "label").schema
+    def like(values, labels=("dogs",) * 3):
+        np.savez(tmp_path / "other.npz", x=values, y=np.array(labels))
+        return KIND.read_like(Origin(tmp_path / "other.npz", Asked(None, ("label",))), schema)
+
+    assert like(COLOUR[:3]).condition.tolist() == [1, 1, 1]
+    assert like(COLOUR[:3], ["cats", "dogs", "cats"]).condition.tolist() == [0, 1, 0]
+    wrong = (
+        (lambda: like(COLOUR[:3], ["birds", "dogs", "cats"]), "label 'birds', which the model has never seen"),
+        (lambda: like(COLOUR[:3] / 255), "and those of the model from 0 to 255 in whole numbers"),
+        (lambda: like(COLOUR[:3].astype(int) + 300), "the same scale"),
+        (lambda: schema.rows_of(COLOUR), "as in \\(pictures, labels\\)"),
+        (lambda: schema.rows_of((COLOUR, [0])), "give one for each"),
+        (lambda: schema.rows_of(([COLOUR[0], COLOUR[0, :2]], [0, 1])), "unequal sizes"),
+    )
+    for attempt, words in wrong:
+        with pytest.raises(InputError, match=words):
+            attempt()
+    # Shares stay shares: a model of numbers from 0 to 1 takes no levels.
+    np.save(tmp_path / "shares.npy", RNG.random((24, 5, 6)))
+    np.save(tmp_path / "levels.npy", GREY)
+    shares = read(tmp_path / "shares.npy").schema
+    with pytest.raises(InputError, match="the same scale"):
+        KIND.read_like(Origin(tmp_path / "levels.npy"), shares)
+    assert len(KIND.read_like(Origin(tmp_path / "shares.npy"), shares)) == 24
+
+
 def test_values_lie_between_minus_one_and_one_and_come_back():
     for low, high, levels in ((0.0, 255.0, 256), (0.0, 16.0, 17), (0.0, 65535.0, 65536)):
         schema = PictureSchema((2, 2, 1), low, high, levels)
@@ -113,12 +144,12 @@ def test_noise_spread_over_the_steps_takes_as_many_bits_as_there_are_levels():
     """The uniform density over all levels: log2 L bits for each pixel; without the change of measure it is not."""
     for levels in (17, 256):
         schema = PictureSchema((3, 3, 1), 0.0, levels - 1.0, levels)
-        step = schema.dequantise.step
+        assert schema.rounding is not None
+        step = schema.rounding.step
         log_density = -9 * math.log(2 + step)
         assert schema.bits_per_dimension(log_density - schema.log_volume) == pytest.approx(math.log2(levels))
         assert abs(schema.bits_per_dimension(log_density) - math.log2(levels)) > 1
-    with pytest.raises(InputError, match="no levels"):
-        _ = PictureSchema((3, 3, 1), 0.0, 1.0).dequantise
+    assert PictureSchema((3, 3, 1), 0.0, 1.0).rounding is None
 
 
 def test_the_digits_are_scikit_learn_s():
@@ -141,6 +172,9 @@ def test_what_is_wrong_with_pictures_is_one_sentence(tmp_path):
     assert "need some contrast" in refusal(saved(tmp_path / "dark", np.zeros((24, 5, 6), np.uint8)))
     np.save(tmp_path / "first.npy", RNG.random((24, 3, 9, 9)))
     assert "transpose(0, 2, 3, 1)" in refusal(tmp_path / "first.npy")
+    for shape in ((0, 5, 6), (24, 0, 6)):
+        np.save(tmp_path / "none.npy", np.zeros(shape))
+        assert "holds no pictures" in refusal(tmp_path / "none.npy")
     np.save(tmp_path / "nan.npy", np.full((24, 3, 3), np.nan))
     assert "not finite" in refusal(tmp_path / "nan.npy")
     np.savez(tmp_path / "y.npz", x=GREY, y=np.arange(5))

@@ -28,16 +28,17 @@ def parse_options(given: list[str], kinds: list[str]) -> dict[str, dict[str, Any
     return parsed
 
 
-def parse_given(given: str | None) -> dict[str, float]:
-    """`"a=1,b=2"` to `{"a": 1.0, "b": 2.0}`."""
-    found: dict[str, float] = {}
+def parse_given(given: str | None) -> dict[str, float | str]:
+    """`"a=1,label=cat"` to `{"a": 1.0, "label": "cat"}`."""
+    found: dict[str, float | str] = {}
     for text in [] if given is None else given.split(","):
-        name, equals, value = text.rpartition("=")
+        name, equals, value = (part.strip() for part in text.rpartition("="))
+        require(bool(equals and name and value), f"--given {given} is not understood; write it as NAME=VALUE")
+        require(name not in found, f"--given names {name!r} twice; give each condition one value")
         try:
-            found[name.strip()] = float(value)
+            found[name] = float(value)
         except ValueError:
-            equals = ""
-        require(bool(equals and name.strip()), f"--given {given} is not understood; write it as NAME=NUMBER")
+            found[name] = value
     return found
 
 

@@ -126,6 +126,7 @@ def _from_arrays(values: np.ndarray, labels: np.ndarray | None, shown: str) -> P
         values.ndim in (3, 4) and values.dtype.kind in "fiub",
         f"{shown} holds {values.dtype} of shape {values.shape}; pictures are numbers, n x height x width [x channels]",
     )
+    require(values.size > 0, f"{shown} holds no pictures: its shape is {values.shape}")
     values = values[..., None] if values.ndim == 3 else values
     n, _, width, channels = values.shape
     first = values.shape[1]

@@ -109,11 +109,19 @@ class PictureSchema(AbstractSchema):
         return np.asarray(written, np.int32)
 
     def rows_of(self, rows: Any) -> Any:
+        require(
+            not self.named or (isinstance(rows, tuple | list) and len(rows) == 2),
+            "rows of this model are pictures and a label for each, as in (pictures, labels)",
+        )
         x, labels = rows if self.named else (rows, None)
-        values = np.asarray(x)
+        values = _array(x)
         values = values[..., None] if values.ndim == 3 and self.shape[-1] == 1 else values
         _require_numbers(values, "the pictures")
         require(values.shape[1:] == self.shape, f"pictures here have shape {self.shape}, not {values.shape[1:]}")
+        require(
+            labels is None or np.shape(labels) == (len(values),),
+            f"there are {len(values)} pictures, and labels of shape {np.shape(labels)}; give one for each",
+        )
         return values if labels is None else Conditioned(values, np.array([self._number(label) for label in labels]))
 
     def given(self, values: Mapping[str, Any]) -> np.ndarray:
@@ -154,14 +162,17 @@ class PictureKind(AbstractKind):
         require(asked.group is None, "pictures have no column to group by; leave --group out")
         n = len(found.values)
         _require_numbers(found.values, repr(source))
-        names = _label_names(found.names, asked.conditions, source)
+        names = _label_names(found.names, asked.conditions, source, least=2 if like is None else 1)
         schema = _schema_of(found.values, found.names, names) if like is None else like
         require(
             found.values.shape[1:] == schema.shape,
             f"the pictures in {source!r} have shape {found.values.shape[1:]}, and the model is one of {schema.shape}",
         )
-        remarks, together = list(found.remarks), None
-        if like is None:
+        remarks, together, beside = list(found.remarks), None, found.labels if names else None
+        if like is not None:
+            _require_scale(found.values, like, source)
+            beside = None if beside is None else _renumbered(beside, found.names, like, source)
+        else:
             require(
                 n >= MINIMUM_ROWS,
                 f"{source!r} has {n} picture{'s' * (n != 1)}, but training, validation and test together need at least "
@@ -174,7 +185,6 @@ class PictureKind(AbstractKind):
                 remarks.append(
                     f"Their {len(found.names)} labels are left out (--condition label: pictures given theirs)."
                 )
-        beside = found.labels if names else None
         return Dataset(found.values, schema, self, source, beside, together, remarks=tuple(remarks))
 
     def write(self, written: Any, path: Path, schema: PictureSchema) -> None:
@@ -198,6 +208,13 @@ class PictureKind(AbstractKind):
         )
 
 
+def _array(rows: Any) -> np.ndarray:
+    try:
+        return np.asarray(rows)
+    except ValueError as error:
+        raise InputError("these pictures are of unequal sizes; bring them to one") from error
+
+
 def _require_numbers(values: np.ndarray, shown: str) -> None:
     require(
         values.ndim == 4 and values.dtype.kind in "fiub", f"{shown} should be n x height x width x channels numbers"
@@ -205,12 +222,41 @@ def _require_numbers(values: np.ndarray, shown: str) -> None:
     require(bool(np.isfinite(values).all()), f"{shown} hold values that are not finite; mend them")
 
 
-def _label_names(names: tuple[str, ...], asked: tuple[str, ...], source: str) -> tuple[str, ...]:
+def _require_scale(values: np.ndarray, like: PictureSchema, source: str) -> None:
+    """Refuse pictures written in other numbers than those of a model: levels for shares, or shares for levels."""
+    low, high, span = float(values.min()), float(values.max()), like.high - like.low
+    apart = f"the pictures in {source!r} have values from {low:g} to {high:g}, and those of the model from "
+    if like.levels is None:
+        # Other pictures may be a little darker or brighter.
+        require(
+            low >= like.low - span and high <= like.high + span,
+            f"{apart}{like.low:g} to {like.high:g}; bring them to the same scale",
+        )
+        return
+    whole = values.dtype.kind in "iub" or bool((values == np.round(values)).all())
+    require(
+        whole and low >= like.low and high <= like.high,
+        f"{apart}{like.low:g} to {like.high:g} in whole numbers; bring them to the same scale",
+    )
+
+
+def _renumbered(numbers: np.ndarray, names: tuple[str, ...], like: PictureSchema, source: str) -> np.ndarray:
+    """Labels by the numbers that the model's own data gave them."""
+    strange = [name for name in names if name not in like.labels]
+    require(
+        not strange,
+        f"{source!r} has the label {strange[0] if strange else ''!r}, which the model has never seen; its labels are "
+        f"{', '.join(like.labels[:12])}",
+    )
+    return np.array([like.labels.index(name) for name in names])[numbers]
+
+
+def _label_names(names: tuple[str, ...], asked: tuple[str, ...], source: str, *, least: int) -> tuple[str, ...]:
     """The name of the condition, if the labels are one."""
     if not asked:
         return ()
     require(asked == ("label",), f"the condition of pictures is called label, not {', '.join(asked)}")
-    require(len(names) >= 2, f"{source!r} has no labels; put pictures of each kind in a folder of its own, or add y")
+    require(len(names) >= least, f"{source!r} has no labels; put pictures of each kind in a folder of its own, or add y")
     return asked
 
 

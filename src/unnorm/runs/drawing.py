@@ -19,10 +19,10 @@ from unnorm.runs.findings import draws_finding
 from unnorm.runs.folder import Run
 from unnorm.runs.generating import conditions_for, guided, walked
 from unnorm.runs.given import energy_of_points
+from unnorm.runs.lots import Lots
 from unnorm.runs.prepare import points_of
 from unnorm.samplers import AbstractSampler, ImportanceResampling, Particles, Resampled, TemperedSMC, Trace, sample
 from unnorm.scores import AbstractLevelledScore
-from unnorm.training.checkpoint import load_arrays, save_arrays
 
 CHAINS = 32
 #: Fewer steps than this per chain say nothing about mixing.
@@ -90,7 +90,7 @@ def draw(
             f"the model of {run.path} is a score over noise levels, which solvers walk; name one by --solver "
             "(unnorm list generators)",
         )
-        return _generated(run, run.model, n, solver, options or {}, given or {}, guidance, seed, progress)
+        return _generated(run, run.model, n, folder, solver, options or {}, given or {}, guidance, seed, progress)
     require(
         solver is None and guidance == 1,
         f"--solver and --guidance are for scores over noise levels, and the model of {run.path} is an energy; "
@@ -130,6 +130,7 @@ def _generated(
     run: Run,
     score: AbstractLevelledScore,
     n: int,
+    folder: Path | None,
     solver: str | None,
     options: dict[str, Any],
     given: Mapping[str, Any],
@@ -138,9 +139,11 @@ def _generated(
     progress: bool,
 ) -> Drawn:
     conditions = conditions_for(run.prepared, n, given, seed=seed)
+    asked = {"solver": solver, "options": options, "given": {**given}, "guidance": guidance, "n": n}
+    lots = Lots(folder, {"of": run.identity, "seed": seed, **asked})
     made = walked(
-        guided(score, guidance), n, conditions=conditions, solver=solver, options=options, key=jax.random.key(seed),
-        progress=progress,
+        guided(score, guidance), n, conditions=conditions, solver=solver, options=options, lots=lots,
+        key=jax.random.key(seed), progress=progress,
     )  # fmt: skip
     require(
         made.lost == 0,
@@ -165,19 +168,16 @@ def _independent(
 ) -> Resampled:
     """Draws in lots of `ROWS_AT_ONCE`, each with a key of its own; in a folder each lot is kept as it is done."""
     key, lots = jax.random.key(seed), []
-    own = {"of": run.identity, "seed": seed, "proposals_each": sampler.proposals}
+    kept = Lots(folder, {"of": run.identity, "seed": seed, "proposals_each": sampler.proposals})
     for lot, first in enumerate(range(0, n, ROWS_AT_ONCE)):
         size = min(ROWS_AT_ONCE, n - first)
-        file = None if folder is None else folder / f"lot-{lot + 1}.safetensors"
-        if file is not None and file.exists():
-            arrays, notes = load_arrays(file)
-            if all(notes.get(name) == value for name, value in own.items()) and len(arrays["draws"]) == size:
-                lots.append(Resampled(arrays["draws"], notes["proposals"], notes["effective"], notes["repeated"]))
-                continue
+        found = kept.found(lot, size)
+        if found is not None:
+            draws, notes = found
+            lots.append(Resampled(draws, notes["proposals"], notes["effective"], notes["repeated"]))
+            continue
         drawn = sampler(model, size, key=jax.random.fold_in(key, lot), progress=progress)
-        if file is not None:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            save_arrays(file, {"draws": drawn.draws}, {**figures_of(drawn), "effective": drawn.effective, **own})
+        kept.keep(lot, drawn.draws, {**figures_of(drawn), "effective": drawn.effective})
         lots.append(drawn)
     proposals = sum(lot.proposals for lot in lots)
     effective = sum(lot.effective * lot.proposals for lot in lots) / proposals

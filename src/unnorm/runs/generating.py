@@ -14,6 +14,7 @@ from unnorm.catalogue.diffusion import SolverOptions, levels_of
 from unnorm.errors import require
 from unnorm.generators import generate
 from unnorm.progress import progress as progress_bar
+from unnorm.runs.lots import Lots
 from unnorm.runs.prepare import Prepared
 from unnorm.scores import AbstractLevelledScore, ClassifierFree
 from unnorm.spaces import Categorical, Conditioned
@@ -74,32 +75,44 @@ def walked(
     conditions: Any = None,
     solver: str | None = None,
     options: dict[str, Any] | None = None,
+    lots: Lots | None = None,
     key: PRNGKeyArray,
     progress: bool = True,
 ) -> Walked:
-    """n points by a solver of the catalogue, the first of it unless named, `AT_ONCE` at a time."""
+    """n points by a solver of the catalogue, the first of it unless named, `AT_ONCE` at a time.
+
+    What `lots` holds already is not made again.
+    """
     entry = SOLVERS[0] if solver is None else find(SOLVERS, solver, "solver")
     chosen = read_options(entry, options or {})
     assert isinstance(chosen, SolverOptions)
     transition = entry.build(chosen, Context(score.space or _unknown(), None, key))
     levels = levels_of(score.noise, entry.name, chosen.steps)
-    lots, lost, said = [], 0, []
+    kept_lots = Lots(None, {}) if lots is None else lots
+    points, said = [], []
     with progress_bar(f"drawing by {entry.name}", n, show=progress) as advance:
         for lot, first in enumerate(range(0, n, AT_ONCE)):
-            # Lots of one size share a program; of the last one the rest is thrown away.
-            size = min(AT_ONCE, n)
-            which = np.minimum(np.arange(first, first + size), n - 1)
-            beside = None if conditions is None else jax.tree.map(lambda leaf: leaf[which], conditions)  # noqa: B023
-            found = generate(
-                score, transition, levels=levels, n=size, condition=beside, temperature=chosen.temperature,
-                key=jax.random.fold_in(key, lot),
-            )  # fmt: skip
-            kept = min(size, n - first)
-            lots.append(found.points[:kept])
-            lost += int(np.sum(~np.isfinite(found.points[:kept]).reshape(kept, -1).all(axis=1)))
-            said += [sentence for sentence in found.warnings if sentence not in said]
+            kept = min(AT_ONCE, n - first)
+            before = kept_lots.found(lot, kept)
+            if before is not None:
+                some, warnings = before[0], before[1]["warnings"]
+            else:
+                # Lots of one size share a program; of the last one the rest is thrown away.
+                size = min(AT_ONCE, n)
+                which = np.minimum(np.arange(first, first + size), n - 1)
+                beside = None if conditions is None else jax.tree.map(lambda leaf: leaf[which], conditions)  # noqa: B023
+                found = generate(
+                    score, transition, levels=levels, n=size, condition=beside, temperature=chosen.temperature,
+                    key=jax.random.fold_in(key, lot),
+                )  # fmt: skip
+                some, warnings = np.asarray(found.points)[:kept], found.warnings
+                kept_lots.keep(lot, some, {"warnings": list(warnings)})
+            points.append(some)
+            said += [sentence for sentence in warnings if sentence not in said]
             advance(kept)
-    return Walked(np.concatenate(lots), entry.name, chosen.steps, lost, conditions, tuple(said))
+    drawn = np.concatenate(points)
+    lost = int(np.sum(~np.isfinite(drawn).reshape(n, -1).all(axis=1)))
+    return Walked(drawn, entry.name, chosen.steps, lost, conditions, tuple(said))
 
 
 def _unknown() -> Any:
