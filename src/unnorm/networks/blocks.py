@@ -48,13 +48,13 @@ class GroupNorm(eqx.Module):
     def __call__(self, x: Image) -> Image:
         # About a value of each channel: the square of a large mean would swallow a small deviation.
         pivot = jax.lax.stop_gradient(x[0, 0])
-        centred = x - pivot
+        centred = x - pivot[None, None]
         first, square = jnp.mean(centred, axis=(0, 1)), jnp.mean(centred**2, axis=(0, 1))
         own = square - first**2
         mean = self._of_groups(first + pivot)
         variance = self._of_groups(own + (first + pivot - mean) ** 2)
         scale = jax.lax.rsqrt(variance + self.floor) * self.gain
-        return x * scale + (self.bias - mean * scale)
+        return x * scale[None, None] + (self.bias - mean * scale)[None, None]
 
     def _of_groups(self, values: Float[Array, " c"]) -> Float[Array, " c"]:
         """The mean over each channel's group."""
@@ -180,7 +180,7 @@ class ResBlock(eqx.Module):
         h = resized(self.activation(self.norms[0](x)), self.size, self.smooth)
         h = self.convs[0](h)
         if self.told is not None and told is not None:
-            h = h + affine(self.told, self.activation(told))
+            h = h + affine(self.told, self.activation(told))[None, None]
         h = self.activation(self.norms[1](h))
         h = self.convs[1](h if self.dropout is None else self.dropout(h))
         x = resized(x, self.size, self.smooth)
