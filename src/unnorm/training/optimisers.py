@@ -4,7 +4,7 @@ A direction is an optax transformation without a rate: `adam()`, or `muon()` for
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import lru_cache
 from typing import Any
 
@@ -59,13 +59,16 @@ def muon(ratio: float = 20 / 3, decay: float = 0.95) -> optax.GradientTransforma
     """
     require(ratio > 0, f"kernels move a positive number of times as far as other weights, not {ratio}")
     require(0 <= decay < 1, f"the decay of the mean gradient lies in [0, 1), not {decay}")
-    means = optax.GradientTransformation(_no_means, lambda new, old, weights=None: _turned_means(decay, new, old))
-    parts = {"kernel": optax.chain(means, optax.scale(ratio)), "other": optax.scale_by_adam()}
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        return _turned_means(decay, updates, state)
+
+    means = optax.GradientTransformation(lambda params: jax.tree.map(jnp.zeros_like, params), update)
+    parts: dict[Hashable, optax.GradientTransformation] = {
+        "kernel": optax.chain(means, optax.scale(ratio)),
+        "other": optax.scale_by_adam(),
+    }
     return optax.partition(parts, lambda weights: jax.tree.map(lambda w: "kernel" if w.ndim == 4 else "other", weights))
-
-
-def _no_means(weights: Any) -> Any:
-    return jax.tree.map(jnp.zeros_like, weights)
 
 
 def _turned_means(decay: float, gradients: Any, means: Any) -> tuple[Any, Any]:
