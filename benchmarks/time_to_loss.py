@@ -108,7 +108,7 @@ def theirs(train: np.ndarray, held_out: np.ndarray, options: argparse.Namespace,
     from benchmarks.peer_unet import channels_first, twin
 
     torch.manual_seed(seed)
-    score = model(train, seed)
+    score: Any = model(train, seed)
     judged, spread = Judged(score, held_out), score.preconditioning.spread
     net, rng = twin(score.network).plain(), np.random.default_rng(seed)
     optimiser = torch.optim.Adam(net.parameters(), lr=1e-3)

@@ -27,6 +27,10 @@ def score() -> un.scores.LevelledScore:
     return un.scores.LevelledScore(network=network, noise=un.noises.VariancePreserving(), space=un.spaces.Real(SHAPE))
 
 
+def _network() -> Any:
+    return score().network
+
+
 def rows() -> np.ndarray:
     """Pictures of noise, which cost what others do."""
     return np.random.default_rng(0).normal(size=(1000, *SHAPE)).astype(np.float32)
@@ -65,7 +69,7 @@ def _theirs() -> tuple[Side, ...]:
     from benchmarks.peer_unet import channels_first, twin
     from benchmarks.peers import per_thread_count
 
-    net, data = twin(score().network), channels_first(rows())
+    net, data = twin(_network()), channels_first(rows())
     optimiser = torch.optim.Adam(net.parameters(), lr=1e-3)
 
     def steps() -> None:
@@ -90,7 +94,7 @@ def _passes() -> tuple[list[Side], tuple[Side, ...]]:
     from benchmarks.peer_unet import channels_first, twin
     from benchmarks.peers import per_thread_count
 
-    network, x = score().network, jnp.asarray(rows()[:BATCH])
+    network, x = _network(), jnp.asarray(rows()[:BATCH])
     ts, ours = jnp.linspace(0.1, 0.9, BATCH), []
     for label, convolves in (("unnorm, convolutions by the library", True), ("unnorm", False)):
         run = compiled(lambda net, x, t: jax.vmap(net)(x, t), convolves=convolves)

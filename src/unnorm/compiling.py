@@ -35,7 +35,7 @@ def compiler_options(convolves: bool = False) -> dict[str, str]:
         return {}
     options = dict(_CONVOLUTION_OPTIONS if convolves else _PROCESSOR_OPTIONS)
     try:
-        jax.jit(lambda x: x).lower(0.0).compile(compiler_options=options)
+        jax.jit(lambda x: x).lower(0.0).compile(compiler_options=dict(options))
     except jax.errors.JaxRuntimeError as error:
         if "No such compile option" in str(error):
             return {}

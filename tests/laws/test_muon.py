@@ -53,6 +53,24 @@ def test_a_kernel_moves_along_its_orthogonalised_gradient():
         np.testing.assert_array_equal(found[name], plain[name])
 
 
+def test_the_mean_of_gradients_is_turned_a_step_ahead():
+    """Two gradients: mean 0.95 m + 0.05 g, and once more for Nesterov."""
+    other = np.asarray(jax.random.normal(jax.random.key(1), KERNEL.shape), np.float64)
+    mean = 0.95 * 0.05 * KERNEL + 0.05 * other
+    found = updates([jnp.asarray(KERNEL, jnp.float32), jnp.asarray(other, jnp.float32)])
+    truth = 20 / 3 * newton_schulz((0.95 * mean + 0.05 * other).reshape(18, 4)).reshape(KERNEL.shape)
+    np.testing.assert_allclose(found, truth, atol=1e-4)
+    assert np.abs(found - 20 / 3 * newton_schulz(mean.reshape(18, 4)).reshape(KERNEL.shape)).max() > 0.1
+
+
+def test_kernels_of_one_shape_are_turned_each_by_itself():
+    kernels = [jax.random.normal(jax.random.key(i), (3, 3, 2, 4)) for i in range(3)] + [jnp.ones((1, 1, 2, 3))]
+    together = updates([kernels])
+    for alone, kernel in zip(together, kernels, strict=True):
+        np.testing.assert_allclose(alone, updates([kernel]), atol=1e-4)
+    assert np.abs(together[0] - together[1]).max() > 0.1
+
+
 def test_the_size_of_a_gradient_does_not_matter():
     kernels = [jnp.asarray(scale * KERNEL, jnp.float32) for scale in (1.0, 100.0)]
     np.testing.assert_allclose(*(updates([kernel]) for kernel in kernels), atol=1e-3)

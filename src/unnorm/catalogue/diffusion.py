@@ -104,8 +104,8 @@ def _training(space: AbstractSpace) -> dict[str, Any]:
     """Rates, rows and steps: three minutes for pictures of 8 x 8 with their report, 25 for 28 x 28, on two cores."""
     assert isinstance(space, Real)
     if len(space.shape) != 3 or space.size <= _SMALL:
-        return {"steps": 1500, "batch": 128, "rate": 2e-3, "average": 0.995}
-    return {"steps": 6000, "batch": 64, "rate": 2e-3, "average": 0.999}
+        return {"steps": 1500, "batch": 128, "rate": 2e-3, "average": 0.995, "direction": "muon"}
+    return {"steps": 6000, "batch": 64, "rate": 2e-3, "average": 0.999, "direction": "muon"}
 
 
 DIFFUSION: Entry[Any] = Entry(

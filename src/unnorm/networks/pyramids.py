@@ -67,7 +67,7 @@ class PyramidUNet(eqx.Module):
     at the sizes named by `attention` and in the middle. Convolutions of pyramids come after halving and doubling.
 
     >>> net = PyramidUNet((8, 8, 1), channels=4, multipliers=(1, 2), blocks=1, key=jax.random.key(0))
-    >>> net(jnp.zeros((8, 8, 1)), jnp.asarray(0.5)).shape
+    >>> jax.eval_shape(net, jnp.zeros((8, 8, 1)), jnp.asarray(0.5)).shape
     (8, 8, 1)
     """
 

@@ -179,7 +179,7 @@ class RefineNet(eqx.Module):
     convolution begins silent.
 
     >>> net = RefineNet((8, 8, 1), channels=4, key=jax.random.key(0))
-    >>> net(jnp.zeros((8, 8, 1)), jnp.asarray(0.5)).shape
+    >>> jax.eval_shape(net, jnp.zeros((8, 8, 1)), jnp.asarray(0.5)).shape
     (8, 8, 1)
     """
 

@@ -79,7 +79,7 @@ class PatchTransformer(AbstractPartlyFixed):
     fill are padded with edge values and cut again.
 
     >>> net = PatchTransformer((8, 8, 1), patch=2, width=8, depth=1, heads=2, key=jax.random.key(0))
-    >>> net(jnp.zeros((8, 8, 1)), jnp.asarray(0.5)).shape
+    >>> jax.eval_shape(net, jnp.zeros((8, 8, 1)), jnp.asarray(0.5)).shape
     (8, 8, 1)
     """
 

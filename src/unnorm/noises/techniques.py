@@ -164,7 +164,7 @@ def schedule_for(
 
     >>> found = schedule_for(np.random.default_rng(0).normal(size=(50, 64)), low=0.05)
     >>> len(found.ladder.sigmas), found.moves, round(float(found.ladder.sigmas[-1]), 1)
-    (30, 40, 15.5)
+    (19, 63, 14.7)
     """
     rows = np.asarray(points)
     high = largest_distance(rows, seed=seed)

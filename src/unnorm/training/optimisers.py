@@ -4,7 +4,7 @@ A direction is an optax transformation without a rate: `adam()`, or `muon()` for
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
-from optax.contrib import MuonDimensionNumbers, scale_by_muon
 
 from unnorm.compiling import compiled
 from unnorm.errors import require
@@ -37,12 +36,8 @@ def adam() -> optax.GradientTransformation:
     return optax.scale_by_adam()
 
 
-#: A kernel of rows, columns, inputs and outputs as a matrix: what is summed over, and what comes out.
-_AS_MATRIX = MuonDimensionNumbers((0, 1, 2), 3)
-
-
-def _is_kernel(weight: Any) -> bool:
-    return weight.ndim == 4
+#: Steps of Newton and Schulz, and the coefficients that bring all singular values near 1 in so few.
+_STEPS, _COEFFICIENTS = 5, (3.4445, -4.7750, 2.0315)
 
 
 @lru_cache
@@ -53,6 +48,9 @@ def muon(ratio: float = 20 / 3, decay: float = 0.95) -> optax.GradientTransforma
     U V' of its M = U S V': every direction that the layer can learn moves alike, large gradients or small. Steps of
     kernels are `ratio` times the rate of the others: at a rate of 0.003, 0.02.
 
+    As `optax.contrib.scale_by_muon`, but kernels of one shape are turned together in one loop, which compiles in a
+    fraction of the time.
+
     >>> kernel = jax.random.normal(jax.random.key(0), (3, 3, 2, 4))
     >>> update, _ = muon().update(kernel, muon().init(kernel))
     >>> values = jnp.linalg.svd(update.reshape(18, 4), compute_uv=False) / (20 / 3)
@@ -60,17 +58,50 @@ def muon(ratio: float = 20 / 3, decay: float = 0.95) -> optax.GradientTransforma
     True
     """
     require(ratio > 0, f"kernels move a positive number of times as far as other weights, not {ratio}")
-    turned = scale_by_muon(beta=decay, weight_dimension_numbers=_as_matrices)
-    return optax.partition({"kernel": optax.chain(turned, optax.scale(ratio)), "other": optax.scale_by_adam()}, _kinds)
+    require(0 <= decay < 1, f"the decay of the mean gradient lies in [0, 1), not {decay}")
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        return _turned_means(decay, updates, state)
+
+    means = optax.GradientTransformation(lambda params: jax.tree.map(jnp.zeros_like, params), update)
+    parts: dict[Hashable, optax.GradientTransformation] = {
+        "kernel": optax.chain(means, optax.scale(ratio)),
+        "other": optax.scale_by_adam(),
+    }
+    return optax.partition(parts, lambda weights: jax.tree.map(lambda w: "kernel" if w.ndim == 4 else "other", weights))
 
 
-def _kinds(weights: Any) -> Any:
-    return jax.tree.map(lambda weight: "kernel" if _is_kernel(weight) else "other", weights)
+def _turned_means(decay: float, gradients: Any, means: Any) -> tuple[Any, Any]:
+    """The mean gradients, a step ahead (Nesterov), each turned; and the means."""
+    means = jax.tree.map(lambda m, g: decay * m + (1 - decay) * g, means, gradients)
+    leaves, structure = jax.tree.flatten(jax.tree.map(lambda m, g: decay * m + (1 - decay) * g, means, gradients))
+    matrices = [leaf.reshape(-1, leaf.shape[-1]) for leaf in leaves]
+    wide = [m.T if m.shape[0] > m.shape[1] else m for m in matrices]
+    turned: dict[int, Any] = {}
+    for shape in dict.fromkeys(m.shape for m in wide):
+        alike = [i for i, m in enumerate(wide) if m.shape == shape]
+        turned |= dict(zip(alike, orthogonal(jnp.stack([wide[i] for i in alike])), strict=True))
+    found = []
+    for i, (leaf, matrix) in enumerate(zip(leaves, matrices, strict=True)):
+        back = turned[i].T if matrix.shape[0] > matrix.shape[1] else turned[i]
+        found.append(back.reshape(leaf.shape) * max(1.0, matrix.shape[1] / matrix.shape[0]) ** 0.5)
+    return jax.tree.unflatten(structure, found), means
 
 
-def _as_matrices(weights: Any) -> Any:
-    """The layout of every kernel; what is masked has none."""
-    return jax.tree.map(lambda weight: _AS_MATRIX, weights)
+def orthogonal(matrices: Float[Array, "k m n"]) -> Float[Array, "k m n"]:
+    """Nearly U V' of each M = U S V', m <= n, by a few products: X <- a X + (b X X' + c (X X')^2) X.
+
+    >>> bool(jnp.allclose(orthogonal(5 * jnp.eye(3)[None])[0], orthogonal(jnp.eye(3)[None])[0]))
+    True
+    """
+    a, b, c = _COEFFICIENTS
+
+    def step(_: Any, x: Array) -> Array:
+        square = x @ x.mT
+        return a * x + (b * square + c * square @ square) @ x
+
+    sizes = jnp.sqrt(jnp.sum(matrices**2, axis=(1, 2), keepdims=True))
+    return jax.lax.fori_loop(0, _STEPS, step, matrices / (sizes + 1e-8))
 
 
 def rates(
