@@ -92,6 +92,7 @@ EXPERIMENTS = (
     ("langevin-modes", "Song 2022, Fig. 5.3: Langevin gets the weights of far modes wrong, annealing right"),
     ("ozaki", "Song 2022, Figs 4.5, 4.6, Table 4.3: effective draws of Ozaki and Langevin, by step"),
     ("denoising", "Song 2022, 4.5, Figs 4.3, 4.4: how sure a denoised digit is, and what else it could have been"),
+    ("diffusion-modes", "Yu et al. 2025, Fig. 2: energy diffusions with and without the CNCE regulariser"),
     ("digits-likelihood", "Song 2022, Table 9.2: what weighting, levels and dequantisation do to likelihood"),
     ("gibbs-mnist", "Zhang et al. 2023, Figs 3-6: denoising Gibbs on digits, by the covariance of its posterior"),
 )

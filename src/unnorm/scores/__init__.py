@@ -10,6 +10,8 @@ from unnorm.scores.base import Given as Given
 from unnorm.scores.base import LevelledFunction as LevelledFunction
 from unnorm.scores.base import LevelScore as LevelScore
 from unnorm.scores.base import as_score as as_score
+from unnorm.scores.classifier import LevelledClassifier as LevelledClassifier
+from unnorm.scores.classifier import levelled_classifier as levelled_classifier
 from unnorm.scores.curvature import slopes_and_curvature as slopes_and_curvature
 from unnorm.scores.denoiser import GaussianDenoiser as GaussianDenoiser
 from unnorm.scores.guidance import Classified as Classified
@@ -42,3 +44,6 @@ from unnorm.scores.second_order import LowRankSecondOrder as LowRankSecondOrder
 from unnorm.scores.second_order import diagonal_mlp as diagonal_mlp
 from unnorm.scores.second_order import low_rank_mlp as low_rank_mlp
 from unnorm.scores.second_order import posterior_moment as posterior_moment
+from unnorm.scores.wells import NoisedWells as NoisedWells
+from unnorm.scores.wells import Plain as Plain
+from unnorm.scores.wells import wells_energy as wells_energy
