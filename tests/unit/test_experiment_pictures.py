@@ -13,6 +13,8 @@ from unnorm.experiments import (
     blindness,
     cnce_table1,
     denoising,
+    diffusion_modes,
+    digits_likelihood,
     dkef_uci,
     gibbs_posterior,
     gibbs_variances,
@@ -153,6 +155,24 @@ MADE = {
     "mnist-generate": lambda: result({"sheets": {name: shades(20) for name in LABELS}}, {}),
     "faces": lambda: result(
         {"sheets": {"draws": shades(16), "data": shades(16)}, "between": shades(40), "noise": {"1": shades(32)}}, {}
+    ),
+    "diffusion-modes": lambda: result(
+        {
+            "densities": {m: RNG.uniform(size=(5, 5)).tolist() for m in diffusion_modes.METHODS},
+            "wrong": dict.fromkeys(diffusion_modes.METHODS, 0.5),
+        },
+        {},
+    ),
+    "digits-likelihood": lambda: result(
+        {
+            "curves": {
+                f"{p}, {t}": {"step": [1.0, 2.0], "loss": [3.5, 2.5], "held_out": [3.25, 2.75]}
+                for p in digits_likelihood.PROCESSES
+                for t in ("LW", "LW+IS")
+            },
+            **{name: {"a": 1.25 + i, "b": 1.125 + i} for i, name in enumerate(("NLL", "bound"))},
+        },
+        {},
     ),
     "gibbs-mnist": lambda: result(
         {

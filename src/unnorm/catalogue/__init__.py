@@ -96,6 +96,7 @@ EXPERIMENTS = (
     ("denoising", "Song 2022, 4.5, Figs 4.3, 4.4: how sure a denoised digit is, and what else it could have been"),
     ("mnist-generate", "a diffusion of MNIST: draws, bits per dimension, distances with their floors, guidance"),
     ("faces", "a diffusion of one face: draws, faces between two, faces out of noise with their spread"),
+    ("diffusion-modes", "Yu et al. 2025, Fig. 2: energy diffusions with and without the CNCE regulariser"),
     ("digits-likelihood", "Song 2022, Table 9.2: what weighting, levels and dequantisation do to likelihood"),
     ("gibbs-mnist", "Zhang et al. 2023, Figs 3-6: denoising Gibbs on digits, by the covariance of its posterior"),
     ("florentine", "three models of marriages in Florence: R's ergm beside ours, and how much is chance"),

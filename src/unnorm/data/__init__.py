@@ -9,13 +9,13 @@ from unnorm.data.sources import AbstractSource, Blocks, InMemory, ParquetRows
 from unnorm.data.splits import split
 from unnorm.data.standardise import Standardiser
 from unnorm.data.tables import Table, read_table
-from unnorm.data.transforms import AbstractTransform, Dequantise, DropLabel, Flip, InTurn, Shift
+from unnorm.data.transforms import AbstractTransform, Dequantise, DropLabel, Flip, InTurn, Shift, Turn
 from unnorm.errors import InputError, require
 
 __all__ = [
     "load", "Problem", "PROBLEMS", "read_table", "Table", "Standardiser", "split",
     "AbstractSource", "InMemory", "Blocks", "ParquetRows",
-    "AbstractTransform", "InTurn", "Flip", "Shift", "Dequantise", "DropLabel",
+    "AbstractTransform", "InTurn", "Flip", "Shift", "Turn", "Dequantise", "DropLabel",
 ]  # fmt: skip
 
 

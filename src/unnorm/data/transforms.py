@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.scipy.ndimage import map_coordinates
 from jaxtyping import PRNGKeyArray
 
 from unnorm.arguments import named, require_count
@@ -74,6 +75,37 @@ class Shift(AbstractPointTransform):
         by = jax.random.randint(key, (2,), 0, 2 * self.most + 1)
         corner = [*by, *[0] * (x.ndim - 2)]
         return jax.lax.dynamic_slice(jnp.pad(x, edges, mode="edge"), corner, x.shape)
+
+
+class Turn(AbstractPointTransform):
+    """The picture turned about its middle by an angle uniform on [-most, most] degrees, and zoomed.
+
+    It is made `zoom` times as large or as small at most, with the logarithm of the factor uniform. Values between
+    pixels are those of straight lines, and the edge's beyond it; the first two axes are height and width.
+
+    >>> Turn(10.0)(jnp.ones((4, 4, 1)), key=jax.random.key(0)).shape
+    (4, 4, 1)
+    """
+
+    most: float = eqx.field(static=True, default=10.0)
+    zoom: float = eqx.field(static=True, default=1.0)
+
+    def __check_init__(self):
+        require(0 <= self.most <= 180, f"a picture is turned by 0 to 180 degrees at most, not by {self.most}")
+        require(1 <= self.zoom < jnp.inf, f"a picture is made larger by a factor of 1 or more at most, not {self.zoom}")
+
+    def of_point(self, x: Any, *, key: PRNGKeyArray) -> Any:
+        require(x.ndim >= 2, f"a picture has two axes at least, and this point has shape {x.shape}")
+        turn, size = jax.random.split(key)
+        angle = jnp.deg2rad(self.most) * jax.random.uniform(turn, (), x.dtype, -1, 1)
+        factor = jnp.exp(jnp.log(self.zoom) * jax.random.uniform(size, (), x.dtype, -1, 1))
+        sides = [jnp.arange(side, dtype=x.dtype) - (side - 1) / 2 for side in x.shape[:2]]
+        cos, sin = jnp.cos(angle) / factor, jnp.sin(angle) / factor
+        down, right = jnp.meshgrid(*sides, indexing="ij")
+        places = [cos * down - sin * right - sides[0][0], sin * down + cos * right - sides[1][0]]
+        layers = x.reshape(*x.shape[:2], -1)
+        turned = jax.vmap(lambda layer: map_coordinates(layer, places, 1, "nearest"), -1, -1)(layers)
+        return turned.reshape(x.shape)
 
 
 class Dequantise(AbstractPointTransform):

@@ -40,6 +40,7 @@ from unnorm.objectives.kernel_family import KernelFamily as KernelFamily
 from unnorm.objectives.kernel_family import finalise as finalise
 from unnorm.objectives.mean_field import MeanFieldPCD as MeanFieldPCD
 from unnorm.objectives.nce import NCE as NCE
+from unnorm.objectives.noisy_labels import NoisyLabels as NoisyLabels
 from unnorm.objectives.propagation import ApproximateBP as ApproximateBP
 from unnorm.objectives.propagation import CurvaturePropagation as CurvaturePropagation
 from unnorm.objectives.score_matching import SM as SM

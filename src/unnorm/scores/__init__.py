@@ -15,6 +15,8 @@ from unnorm.scores.composition import EnergyProduct as EnergyProduct
 from unnorm.scores.composition import GivenEnergy as GivenEnergy
 from unnorm.scores.composition import LevelledEnergyFunction as LevelledEnergyFunction
 from unnorm.scores.composition import ScoreProduct as ScoreProduct
+from unnorm.scores.classifier import LevelledClassifier as LevelledClassifier
+from unnorm.scores.classifier import levelled_classifier as levelled_classifier
 from unnorm.scores.curvature import slopes_and_curvature as slopes_and_curvature
 from unnorm.scores.denoiser import GaussianDenoiser as GaussianDenoiser
 from unnorm.scores.guidance import Classified as Classified
@@ -54,3 +56,7 @@ from unnorm.scores.telling import LogSigma as LogSigma
 from unnorm.scores.telling import Steps as Steps
 from unnorm.scores.telling import Telling as Telling
 from unnorm.scores.telling import edm_clock as edm_clock
+from unnorm.scores.second_order import posterior_moment as posterior_moment
+from unnorm.scores.wells import NoisedWells as NoisedWells
+from unnorm.scores.wells import Plain as Plain
+from unnorm.scores.wells import wells_energy as wells_energy
