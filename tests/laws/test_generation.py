@@ -233,3 +233,38 @@ def test_what_does_not_go_together_is_refused():
             call()
     settled = GivenEnergy(told, jnp.asarray(2))
     np.testing.assert_allclose(settled(0.5, jnp.ones(1)), told(0.5, jnp.ones(1), jnp.asarray(2)), rtol=1e-6)
+
+
+# ------------------------------------------------------------------------------------------------------- guidance
+
+
+def test_guidance_is_the_exact_conditional_of_a_mixture():
+    """With the classifier of p_t, s + grad log p_t(label | x) is the score of the label's component at every level."""
+
+    def logits(t, x):
+        offsets = VP.alpha(t) * jnp.asarray(CENTRES) - x[0]
+        return jnp.log(jnp.asarray(WEIGHTS)) - offsets**2 / (2 * ((VP.alpha(t) * SCALE) ** 2 + VP.variance(t)))
+
+    def told(t, x, label):
+        # A label beyond the last says that none is told.
+        alone = jnp.stack([gaussian_score(VP, [c], [[SCALE**2]])(t, x) for c in CENTRES])
+        return jnp.where(label == 2, MIXTURE(t, x), alone[jnp.minimum(label, 1)])
+
+    labels = un.spaces.Categorical((), 2)
+    by_labels = LevelledFunction(told, VP, Real((1,)), labels)
+    for t, x in ((0.05, jnp.array([0.2])), (0.5, jnp.array([-0.7]))):
+        for label in (0, 1):
+            exact = gaussian_score(VP, [CENTRES[label]], [[SCALE**2]])(t, x)
+            guided = un.scores.Classified(MIXTURE, logits, 2)(t, x, label)
+            np.testing.assert_allclose(guided, exact, rtol=2e-3, atol=2e-3)
+            np.testing.assert_allclose(un.scores.ClassifierFree(by_labels, 1.0)(t, x, label), exact, rtol=1e-4)
+            # Both push alike: with weight w by the w-th power of the classifier.
+            both = (un.scores.Classified(MIXTURE, logits, 2, 3.0), un.scores.ClassifierFree(by_labels, 3.0))
+            one, other = (float(score(t, x, label)[0]) for score in both)
+            assert one == pytest.approx(other, abs=0.02) and abs(one - float(exact[0])) > 0.05
+    levels = np.linspace(1.0, 1e-3, 201)
+    walk = generate(
+        un.scores.ClassifierFree(by_labels, 1.0), ReverseDiffusion(), levels=levels, n=2000, condition=jnp.asarray(0), key=KEY
+    )  # fmt: skip
+    moments = np.concatenate([walk.points, (walk.points - CENTRES[0]) ** 2], axis=1)
+    assert holds(moments, [CENTRES[0], SCALE**2], bias=0.015) and breaks(moments, [CENTRES[1], SCALE**2], bias=0.015)

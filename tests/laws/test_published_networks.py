@@ -240,7 +240,10 @@ def test_stretching_and_pooling_are_their_definitions():
     grown = np.asarray(stretched(jnp.asarray(x), 5, 7))
     np.testing.assert_allclose(grown[::2, ::2], x, atol=1e-6)
     np.testing.assert_allclose(grown[1, 1], (x[0, 0] + x[0, 1] + x[1, 0] + x[1, 1]) / 4, atol=1e-6)
-    wide = {"max": np.pad(x, ((2, 2), (2, 2), (0, 0)), constant_values=-np.inf), "mean": np.pad(x, ((2, 2),) * 2 + ((0, 0),))}
+    wide = {
+        "max": np.pad(x, ((2, 2), (2, 2), (0, 0)), constant_values=-np.inf),
+        "mean": np.pad(x, ((2, 2),) * 2 + ((0, 0),)),
+    }
     for how, reduce in (("max", np.max), ("mean", np.mean)):
         truth = [[reduce(wide[how][i : i + 5, j : j + 5], axis=(0, 1)) for j in range(4)] for i in range(3)]
         np.testing.assert_allclose(pooled(jnp.asarray(x), how), truth, atol=1e-6)

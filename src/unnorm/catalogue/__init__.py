@@ -66,6 +66,10 @@ GENERATORS = (
     ("Heun", "the probability flow by Heun's method, with churn: EDM"),
     ("DPMSolver", "DPM-Solver++ in several steps, orders 1 to 3"),
     ("UniPC", "predictor and corrector that share a score, orders 1 to 3"),
+    ("AdaptiveFlow", "the probability flow in steps that keep to a tolerance"),
+    ("MetropolisCorrector", "Langevin accepted or refused: for products and negations of energies"),
+    ("Replacing", "a transition after which what is known is put in its place: imputation"),
+    ("Repeated", "a corrector so many times"),
 )
 PYTHON_SAMPLERS = (
     ("DenoisingGibbs", "noise and denoise: full, diagonal, isotropic or learnt covariance, from an energy or a score"),
@@ -92,6 +96,10 @@ EXPERIMENTS = (
     ("langevin-modes", "Song 2022, Fig. 5.3: Langevin gets the weights of far modes wrong, annealing right"),
     ("ozaki", "Song 2022, Figs 4.5, 4.6, Table 4.3: effective draws of Ozaki and Langevin, by step"),
     ("denoising", "Song 2022, 4.5, Figs 4.3, 4.4: how sure a denoised digit is, and what else it could have been"),
+    (
+        "solver-table",
+        "Song 2022, Table 7.1, Fig. 7.3: predictors and correctors, and every solver's error by evaluations",
+    ),
     ("gibbs-mnist", "Zhang et al. 2023, Figs 3-6: denoising Gibbs on digits, by the covariance of its posterior"),
 )
 

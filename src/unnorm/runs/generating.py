@@ -33,10 +33,13 @@ class Walked:
     #: The condition of every point, where the score is told one.
     conditions: Any = None
     warnings: tuple[str, ...] = ()
+    #: How often the score was asked on the way of each point, where the solver chooses its own steps.
+    evaluations: float | None = None
 
     def figures(self) -> dict[str, Any]:
         """How they were made, as plain numbers."""
-        return {"kind": "generated", "solver": self.solver, "steps": self.steps, "lost": self.lost}
+        told = {} if self.evaluations is None else {"evaluations": self.evaluations}
+        return {"kind": "generated", "solver": self.solver, "steps": self.steps, "lost": self.lost, **told}
 
 
 def conditions_for(prepared: Prepared, n: int, given: Mapping[str, Any], *, seed: int) -> Any:
@@ -83,7 +86,7 @@ def walked(
     assert isinstance(chosen, SolverOptions)
     transition = entry.build(chosen, Context(score.space or _unknown(), None, key))
     levels = levels_of(score.noise, entry.name, chosen.steps)
-    lots, lost, said = [], 0, []
+    lots, lost, said, asked = [], 0, [], []
     with progress_bar(f"drawing by {entry.name}", n, show=progress) as advance:
         for lot, first in enumerate(range(0, n, AT_ONCE)):
             # Lots of one size share a program; of the last one the rest is thrown away.
@@ -95,11 +98,20 @@ def walked(
                 key=jax.random.fold_in(key, lot),
             )  # fmt: skip
             kept = min(size, n - first)
+            asked += [found.counts["evaluations"] / size] if "evaluations" in found.counts else []
             lots.append(found.points[:kept])
             lost += int(np.sum(~np.isfinite(found.points[:kept]).reshape(kept, -1).all(axis=1)))
             said += [sentence for sentence in found.warnings if sentence not in said]
             advance(kept)
-    return Walked(np.concatenate(lots), entry.name, chosen.steps, lost, conditions, tuple(said))
+    return Walked(
+        np.concatenate(lots),
+        entry.name,
+        chosen.steps,
+        lost,
+        conditions,
+        tuple(said),
+        float(np.mean(asked)) if asked else None,
+    )
 
 
 def _unknown() -> Any:

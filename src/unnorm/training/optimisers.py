@@ -61,9 +61,7 @@ def muon(ratio: float = 20 / 3, decay: float = 0.95) -> optax.GradientTransforma
     """
     require(ratio > 0, f"kernels move a positive number of times as far as other weights, not {ratio}")
     turned = scale_by_muon(beta=decay, weight_dimension_numbers=_as_matrices)
-    return optax.partition(
-        {"kernel": optax.chain(turned, optax.scale(ratio)), "other": optax.scale_by_adam()}, _kinds
-    )
+    return optax.partition({"kernel": optax.chain(turned, optax.scale(ratio)), "other": optax.scale_by_adam()}, _kinds)
 
 
 def _kinds(weights: Any) -> Any:
