@@ -263,8 +263,7 @@ def test_guidance_is_the_exact_conditional_of_a_mixture():
             one, other = (float(score(t, x, label)[0]) for score in both)
             assert one == pytest.approx(other, abs=0.02) and abs(one - float(exact[0])) > 0.05
     levels = np.linspace(1.0, 1e-3, 201)
-    walk = generate(
-        un.scores.ClassifierFree(by_labels, 1.0), ReverseDiffusion(), levels=levels, n=2000, condition=jnp.asarray(0), key=KEY
-    )  # fmt: skip
+    options = {"levels": levels, "n": 2000, "condition": jnp.asarray(0), "key": KEY}
+    walk = generate(un.scores.ClassifierFree(by_labels, 1.0), ReverseDiffusion(), **options)
     moments = np.concatenate([walk.points, (walk.points - CENTRES[0]) ** 2], axis=1)
     assert holds(moments, [CENTRES[0], SCALE**2], bias=0.015) and breaks(moments, [CENTRES[1], SCALE**2], bias=0.015)

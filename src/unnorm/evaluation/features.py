@@ -103,7 +103,7 @@ def picture_features(pictures: Float[Any, "n h w c"], labels: Int[Any, " n"], *,
     )
     require(len(xs) >= 2 * HELD, f"{len(xs)} pictures are too few to train a classifier")
     require(
-        classes >= 2 and 0 <= int(ys.min()) and int(ys.max()) < classes, f"labels are numbers from 0 to {classes - 1}"
+        classes >= 2 and int(ys.min()) >= 0 and int(ys.max()) < classes, f"labels are numbers from 0 to {classes - 1}"
     )
     order = np.random.default_rng(SEED).permutation(len(xs))[:ROWS]
     xs, ys = xs[order], ys[order]
@@ -140,7 +140,7 @@ def inception_score(chances: Float[Any, "n k"], *, resamples: int = RESAMPLES, s
 
 @dataclass(frozen=True)
 class FeatureFigures:
-    """Figures of draws in features; `of_data` the same between two halves of the data, what a perfect model would get."""
+    """Figures of draws in features; `of_data` those between halves of the data, about what a perfect model gets."""
 
     accuracy: Estimate
     frechet: Estimate

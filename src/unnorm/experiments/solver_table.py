@@ -166,25 +166,21 @@ def _claims(found: dict[Any, Any], fast: Estimate, slow: Estimate) -> tuple[Clai
     gap = fast.minus(slow)
     claims = [
         Claim(
-            f"Digits: {FAST} with {BAR + 1} evaluations is no worse than {SLOW} ancestral steps ({fast.number()} against "
-            f"{slow.number()}): within 5% or two errors.",
+            f"Digits: {FAST} with {BAR + 1} evaluations is no worse than {SLOW} ancestral steps ({fast.number()} "
+            f"against {slow.number()}): within 5% or two errors.",
             gap.value <= max(0.05 * slow.value, 2 * gap.stderr),
         )
     ]
-    for problem in (EXACT, DIGITS):
-        for process in NOISES:
-            alone = found[problem, process, ALONE, "C 2x"]
-            both = [found[problem, process, name, "PC"] for name in PREDICTORS]
-            worst = max(both, key=lambda e: e.value)
-            claims.append(
-                ahead(f"{problem}, {process}: the corrector alone is behind every PC (by {{}}).", alone.minus(worst))
-            )
-            flow, rest = (found[problem, process, name, "P"] for name in ("probability flow", "reverse diffusion"))
-            claims.append(
-                ahead(f"{problem}, {process}: the flow alone is behind reverse diffusion (by {{}}).", flow.minus(rest))
-            )
-            mended = flow.minus(found[problem, process, "probability flow", "PC"])
-            claims.append(ahead(f"{problem}, {process}: a corrector mends the flow (by {{}}).", mended))
+    for problem, process in ((problem, process) for problem in (EXACT, DIGITS) for process in NOISES):
+        alone, where = found[problem, process, ALONE, "C 2x"], f"{problem}, {process}:"
+        worst = max((found[problem, process, name, "PC"] for name in PREDICTORS), key=lambda e: e.value)
+        flow, rest = (found[problem, process, name, "P"] for name in ("probability flow", "reverse diffusion"))
+        mended = found[problem, process, "probability flow", "PC"]
+        claims += [
+            ahead(where + " the corrector alone is behind every PC (by {}).", alone.minus(worst)),
+            ahead(where + " the flow alone is behind reverse diffusion (by {}).", flow.minus(rest)),
+            ahead(where + " a corrector mends the flow (by {}).", flow.minus(mended)),
+        ]
     return tuple(claims)
 
 
@@ -203,41 +199,32 @@ def run(job: Job) -> Result:
         for solver, n in ((FAST, BAR), ("ancestral", SLOW))
     ]
     columns = tuple(f"{process} {way}" for process in NOISES for way in WAYS)
-    rows = [
-        Row(
-            f"{problem}: {name}",
-            {f"{p} {way}": found[problem, p, name, way] for p in NOISES for way in WAYS if (problem, p, name, way) in found},
-        )
-        for problem in (EXACT, DIGITS)
-        for name in (*PREDICTORS, ALONE)
-    ]  # fmt: skip
-    floors = {EXACT: floor_of_mixture(walks.size.draws[EXACT], seed=job.seed), DIGITS: _floor(walks, job.seed)}
-    remarks = [f"{problem}: as far apart as two samples of one law are: {floor:.4g}." for problem, floor in (
-        (EXACT, floors[EXACT].value), (DIGITS, floors[DIGITS].value))]  # fmt: skip
-    remarks += [
-        f"{problem}, flow to a tolerance of {tolerance:g}: {_estimate(piece).number()} after {piece['asked']:.0f} "
-        "evaluations." for (problem, tolerance), piece in tolerances.items()
-    ]  # fmt: skip
-    series = {
-        problem: {
-            "floor": floors[problem].value,
-            "solvers": {
-                name: [[n, curves[problem, name, n]["error"]] for n in walks.size.evaluations[problem]]
-                for name in SOLVERS
-            },
+    rows = []
+    for problem in (EXACT, DIGITS):
+        for name in (*PREDICTORS, ALONE):
+            line = {f"{p} {way}": found.get((problem, p, name, way)) for p in NOISES for way in WAYS}
+            rows.append(Row(f"{problem}: {name}", {column: cell for column, cell in line.items() if cell is not None}))
+    floors = {EXACT: floor_of_mixture(walks.size.draws[EXACT], seed=job.seed).value, DIGITS: _floor(walks, job.seed)}
+    remarks = [f"{name}: two samples of one law are apart by {floor:.4g}." for name, floor in floors.items()]
+    for (problem, tolerance), piece in tolerances.items():
+        told = f"{_estimate(piece).number()} after {piece['asked']:.0f} evaluations"
+        remarks.append(f"{problem}, flow to a tolerance of {tolerance:g}: {told}.")
+    series = {}
+    for problem in (EXACT, DIGITS):
+        ns = walks.size.evaluations[problem]
+        series[problem] = {
+            "floor": floors[problem],
+            "solvers": {name: [[n, curves[problem, name, n]["error"]] for n in ns] for name in SOLVERS},
             "tolerances": [[tolerances[problem, at]["asked"], tolerances[problem, at]["error"]] for at in TOLERANCES],
         }
-        for problem in (EXACT, DIGITS)
-    }
-    title = f"Error of draws; {SLOW} ancestral steps on digits {judged[1].number()}, {FAST} in {BAR + 1} {judged[0].number()}"
-    return Result(title, columns, tuple(rows), _claims(found, *judged), series, tuple(remarks))
+    claims = _claims(found, *judged)
+    return Result("Error of draws by predictor and corrector", columns, tuple(rows), claims, series, tuple(remarks))
 
 
-def _floor(walks: Walks, seed: int) -> Estimate:
+def _floor(walks: Walks, seed: int) -> float:
     train, held = digits()
     chosen = np.random.default_rng(seed).permutation(np.concatenate([train, held]))
-    found = distance_to_digits(chosen[: walks.size.draws[DIGITS]], seed=seed)
-    return Estimate(found.diagnostics["floor"], 0.0, "halves of the digits")
+    return distance_to_digits(chosen[: walks.size.draws[DIGITS]], seed=seed).diagnostics["floor"]
 
 
 def draw(result: Result) -> Figure:

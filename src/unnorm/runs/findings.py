@@ -235,7 +235,8 @@ def draws_finding(sampled: Trace | Resampled) -> AbstractDraws:
 
 #: Everything that can be found out; a saved assessment is read back by the names.
 FINDINGS: tuple[type[AbstractFinding], ...] = (
-    LogZ, Likelihood, FlowLikelihood, ModeWeights, Discrepancy, Fidelity, FeatureFidelity, Chains, Independent, Exact, Generated,
+    LogZ, Likelihood, FlowLikelihood, ModeWeights, Discrepancy, Fidelity, FeatureFidelity, Chains, Independent, Exact,
+    Generated,
 )  # fmt: skip
 
 F = TypeVar("F", bound=AbstractFinding)

@@ -55,7 +55,7 @@ def rows_of_codes(run: Run, codes: Any, conditions: Any, tolerance: float) -> np
 
 
 def between(run: Run, rows: Any, n: int, tolerance: float) -> np.ndarray:
-    """n + 2 points from the first of two rows to the second, along the arc of their codes, under the first's condition."""
+    """n + 2 points from the first of two rows to the second, along the arc of their codes, as the first is told."""
     codes, conditions = codes_of(run, rows, tolerance)
     require(len(codes) == 2 and n >= 0, f"points lie between two rows, not {len(codes)}, and are none or more, not {n}")
     arc = jnp.stack([slerp(*jnp.asarray(codes), share) for share in np.linspace(0, 1, n + 2)])

@@ -34,6 +34,7 @@ from unnorm.scores.preconditioning import DividedBySigma as DividedBySigma
 from unnorm.scores.preconditioning import PredictData as PredictData
 from unnorm.scores.preconditioning import PredictFlow as PredictFlow
 from unnorm.scores.preconditioning import PredictNoise as PredictNoise
+from unnorm.scores.preconditioning import PredictScore as PredictScore
 from unnorm.scores.preconditioning import PredictVelocity as PredictVelocity
 from unnorm.scores.preconditioning import Reading as Reading
 from unnorm.scores.preconditioning import Scaled as Scaled
@@ -48,7 +49,6 @@ from unnorm.scores.second_order import LowRankSecondOrder as LowRankSecondOrder
 from unnorm.scores.second_order import diagonal_mlp as diagonal_mlp
 from unnorm.scores.second_order import low_rank_mlp as low_rank_mlp
 from unnorm.scores.second_order import posterior_moment as posterior_moment
-from unnorm.scores.preconditioning import PredictScore as PredictScore
 from unnorm.scores.telling import AbstractClock as AbstractClock
 from unnorm.scores.telling import LogSigma as LogSigma
 from unnorm.scores.telling import Steps as Steps

@@ -5,8 +5,8 @@ With g^2 / sigma^2 the rate of F = log(sigma^2 / alpha^2) and E over rows, level
     H(p_least) = H(p_1) - D log(alpha_1 / alpha_least) - Z/2 E[sigma^2 |s(t, x(t))|^2],
     KL(p, q) = Z/2 E[sigma^2 |s_p - s_q|^2] + KL(p_1, q_1)
 
-(Song et al. 2021, Thms 1 and 4; Song 2022, Thms 9.2 and A.1, whose remark prints the clean x where x(t) is meant). H(p_1)
-is taken to be -E log pi(x_1), above it by KL(p_1, pi).
+(Song et al. 2021, Thms 1 and 4; Song 2022, Thms 9.2 and A.1, whose remark prints the clean x where x(t) is meant).
+H(p_1) is taken to be -E log pi(x_1), above it by KL(p_1, pi).
 """
 
 from typing import Any
