@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import test_experiments_levels
 import test_experiments_more
 from harness import breaks, holds
 from known_figures import KNOWN, figure_of, learns, within
@@ -44,7 +45,7 @@ from unnorm.runs.references import References
 
 
 def test_every_listed_experiment_has_a_figure_that_is_known():
-    assert test_experiments_more
+    assert test_experiments_more and test_experiments_levels
     assert {name for name, _ in EXPERIMENTS} == KNOWN
 
 
