@@ -335,7 +335,21 @@ def judgements() -> Iterator[Piece]:
         found = efficiency.score_matching_efficiency(line, points)
         found.sm(), found.ssm(objectives.GaussianSlices())
 
+    def of_levels() -> None:
+        score = scores.LevelledFunction(lambda t, x: -x, noises.VariancePreserving())
+        evaluation.flow_entropy(score, ROWS, levels=2, key=KEY)
+        evaluation.score_divergence(score, score, ROWS, levels=2, key=KEY)
+
+    def features() -> None:
+        pictures, labels = np.random.default_rng(3).normal(size=(60, 5, 6, 1)), np.arange(60) % 3
+        found = evaluation.picture_features(pictures, labels, classes=3)
+        traced(held(found.net), jnp.zeros((5, 6, 1)))
+        evaluation.feature_figures(found, pictures, pictures, key=KEY)
+        evaluation.inception_score(np.eye(3))
+
     pieces: dict[str, Callable[[], Any]] = {
+        "flow_entropy": of_levels,
+        "picture_features": features,
         "log_partition": likelihood,
         "importance": lambda: evaluation.importance(FREE, GAUSSIAN, draws=100, key=KEY),
         "expectation": lambda: evaluation.expectation(FREE, lambda x: x[0], GAUSSIAN, draws=100, key=KEY),
