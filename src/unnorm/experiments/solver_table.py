@@ -187,6 +187,10 @@ def _claims(found: dict[Any, Any], fast: Estimate, slow: Estimate) -> tuple[Clai
 def run(job: Job) -> Result:
     """Table, errors by evaluations, errors by tolerance."""
     walks = Walks(job.quick, job.seed)
+    judged = [
+        _estimate(job.piece(f"bar-{n}", partial(walks.by_evaluations, DIGITS, solver, n + 1, JUDGED)))
+        for solver, n in ((FAST, BAR), ("ancestral", SLOW))
+    ]
     cells = job.over("table", walks.cell, (EXACT, DIGITS), NOISES, PREDICTORS, ("P", "P 2x", "PC"))
     cells |= job.over("table", walks.cell, (EXACT, DIGITS), NOISES, (ALONE,), ("C 2x",))
     found = {at: _estimate(piece) for at, piece in cells.items()}
@@ -194,10 +198,6 @@ def run(job: Job) -> Result:
     for problem in (EXACT, DIGITS):
         curves |= job.over("solvers", walks.by_evaluations, (problem,), SOLVERS, walks.size.evaluations[problem])
     tolerances = job.over("tolerances", walks.by_tolerance, (EXACT, DIGITS), TOLERANCES)
-    judged = [
-        _estimate(job.piece(f"bar-{n}", partial(walks.by_evaluations, DIGITS, solver, n + 1, JUDGED)))
-        for solver, n in ((FAST, BAR), ("ancestral", SLOW))
-    ]
     columns = tuple(f"{process} {way}" for process in NOISES for way in WAYS)
     rows = []
     for problem in (EXACT, DIGITS):
