@@ -249,9 +249,34 @@ def generators() -> Iterator[Piece]:
     for solver in (
         kinds.EulerMaruyama(), kinds.ReverseDiffusion(), kinds.ReverseFlow(), kinds.Ancestral(0.5), kinds.DDIM(0.5),
         kinds.ExponentialIntegrator(), kinds.FlowEuler(), kinds.Heun(0.2), kinds.DPMSolver(3), kinds.UniPC(3),
-        kinds.SignalToNoise(together=False),
+        kinds.SignalToNoise(together=False), kinds.AdaptiveFlow(0.1), kinds.Repeated(langevin, 2),
+        kinds.Replacing(langevin, kinds.Known(X, jnp.array([True, False]))),
     ):  # fmt: skip
         yield f"generators/{type(solver).__name__}", lambda solver=solver: walk(solver)
+    wells = scores.LevelledEnergyFunction(lambda t, x: jnp.sum(x**2), noise, Real((2,)))
+
+    def composed() -> None:
+        both = held(scores.EnergyProduct((wells, held(scores.EnergyMixture((wells, wells), (0.5, 0.5)))), (1.0, -0.5)))
+        mended = held(kinds.MetropolisCorrector())
+        traced(lambda x: mended.move(both, 0.5, jnp.asarray(0.4), x, key=KEY)[0], X)
+        told = scores.levelled_energy(noise, 2, condition=Categorical((), 3), width=4, depth=1, key=KEY)
+        traced(held(scores.GivenEnergy(told, jnp.asarray(1))), 0.5, X)
+        traced(held(scores.ScoreProduct((both, wells), (1.0, 1.0))), jnp.asarray(0.5), X)
+        traced(held(both.at(0.5)), X)
+
+    def flows() -> None:
+        codes = kinds.encode(score, X[None], tolerance=0.1)
+        kinds.decode(score, codes.points, tolerance=0.1)
+        traced(lambda x: kinds.flowed(score, 0.5, 0.4, x, 0.1), X)
+        traced(lambda x: kinds.slerp(x, x, 0.5), X)
+        levels = np.linspace(1, 0, 3)
+        kinds.mixed_walks(score, langevin, levels=levels, n=1, shape=(2,), key=KEY)
+        known = kinds.Known(X, jnp.array([True, False]))
+        traced(lambda x: held(kinds.Restored(kinds.Stay(), known))(score, 0.1, x, key=KEY), X)
+        kinds.impute(score, X, [True, False], levels=levels, n=2, key=KEY)
+
+    yield "generators/MetropolisCorrector", composed
+    yield "generators/flows", flows
     path = diffrax.UnsafeBrownianPath(shape=(2,), key=KEY)
     yield "generators/flow_term", lambda: traced(lambda x: kinds.flow_term(score).vf(0.5, x, None), X)
     yield "generators/reverse_terms", lambda: traced(lambda x: kinds.reverse_terms(score, path).vf(0.5, x, None), X)
@@ -310,7 +335,21 @@ def judgements() -> Iterator[Piece]:
         found = efficiency.score_matching_efficiency(line, points)
         found.sm(), found.ssm(objectives.GaussianSlices())
 
+    def of_levels() -> None:
+        score = scores.LevelledFunction(lambda t, x: -x, noises.VariancePreserving())
+        evaluation.flow_entropy(score, ROWS, levels=2, key=KEY)
+        evaluation.score_divergence(score, score, ROWS, levels=2, key=KEY)
+
+    def features() -> None:
+        pictures, labels = np.random.default_rng(3).normal(size=(60, 5, 6, 1)), np.arange(60) % 3
+        found = evaluation.picture_features(pictures, labels, classes=3)
+        traced(held(found.net), jnp.zeros((5, 6, 1)))
+        evaluation.feature_figures(found, pictures, pictures, key=KEY)
+        evaluation.inception_score(np.eye(3))
+
     pieces: dict[str, Callable[[], Any]] = {
+        "flow_entropy": of_levels,
+        "picture_features": features,
         "log_partition": likelihood,
         "importance": lambda: evaluation.importance(FREE, GAUSSIAN, draws=100, key=KEY),
         "expectation": lambda: evaluation.expectation(FREE, lambda x: x[0], GAUSSIAN, draws=100, key=KEY),

@@ -66,6 +66,10 @@ GENERATORS = (
     ("Heun", "the probability flow by Heun's method, with churn: EDM"),
     ("DPMSolver", "DPM-Solver++ in several steps, orders 1 to 3"),
     ("UniPC", "predictor and corrector that share a score, orders 1 to 3"),
+    ("AdaptiveFlow", "the probability flow in steps that keep to a tolerance"),
+    ("MetropolisCorrector", "Langevin accepted or refused: for products and negations of energies"),
+    ("Replacing", "a transition after which what is known is put in its place: imputation"),
+    ("Repeated", "a corrector so many times"),
 )
 PYTHON_SAMPLERS = (
     ("DenoisingGibbs", "noise and denoise: full, diagonal, isotropic or learnt covariance, from an energy or a score"),
@@ -98,6 +102,10 @@ EXPERIMENTS = (
     ("faces", "a diffusion of one face: draws, faces between two, faces out of noise with their spread"),
     ("diffusion-modes", "Yu et al. 2025, Fig. 2: energy diffusions with and without the CNCE regulariser"),
     ("digits-likelihood", "Song 2022, Table 9.2: what weighting, levels and dequantisation do to likelihood"),
+    (
+        "solver-table",
+        "Song 2022, Table 7.1, Fig. 7.3: predictors and correctors, and every solver's error by evaluations",
+    ),
     ("gibbs-mnist", "Zhang et al. 2023, Figs 3-6: denoising Gibbs on digits, by the covariance of its posterior"),
     ("florentine", "three models of marriages in Florence: R's ergm beside ours, and how much is chance"),
     ("schools", "friendships of 1,461 students: R's ergm beside ours, and goodness of fit"),

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Literal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from pydantic import Field
@@ -151,8 +152,14 @@ class CorrectorOptions(SlowOptions):
     ratio: float = Field(default=0.16, gt=0)
 
 
+class AdaptiveOptions(SolverOptions):
+    #: Sections of the way, each solved in as many steps as its tolerance takes.
+    steps: int = Field(default=1, ge=1)
+    tolerance: float = Field(default=1e-3, gt=0)
+
+
 def _corrected(o: CorrectorOptions, c: Context) -> generators.AbstractTransition:
-    return generators.Then(generators.ReverseDiffusion(), generators.SignalToNoise(o.ratio))
+    return generators.Then(generators.ReverseDiffusion(o.temperature), generators.SignalToNoise(o.ratio))
 
 
 #: The first is the default.
@@ -167,15 +174,17 @@ SOLVERS: tuple[Entry[generators.AbstractTransition], ...] = (
     Entry("flow", "the probability flow by Euler's method", SlowOptions, lambda o, c: generators.FlowEuler(),
           works=on_reals),
     Entry("euler-maruyama", "the reverse process by Euler's method", SlowOptions,
-          lambda o, c: generators.EulerMaruyama(), works=on_reals),
+          lambda o, c: generators.EulerMaruyama(o.temperature), works=on_reals),
     Entry("reverse-diffusion", "the reverse process as the process is discretised", SlowOptions,
-          lambda o, c: generators.ReverseDiffusion(), works=on_reals),
-    Entry("ancestral", "the reverse of a chain, Ho et al. 2020", SlowOptions, lambda o, c: generators.Ancestral(),
-          works=on_reals),
+          lambda o, c: generators.ReverseDiffusion(o.temperature), works=on_reals),
+    Entry("ancestral", "the reverse of a chain, Ho et al. 2020", SlowOptions,
+          lambda o, c: generators.Ancestral(temperature=o.temperature), works=on_reals),
     Entry("predictor-corrector", "reverse diffusion, each step mended by Langevin", CorrectorOptions, _corrected,
           works=on_reals),
     Entry("exponential", "the reverse process with the score held", SlowOptions,
-          lambda o, c: generators.ExponentialIntegrator(), works=on_reals),
+          lambda o, c: generators.ExponentialIntegrator(o.temperature), works=on_reals),
+    Entry("adaptive", "the probability flow in steps that keep to a tolerance", AdaptiveOptions,
+          lambda o, c: generators.AdaptiveFlow(o.tolerance), works=on_reals),
 )  # fmt: skip
 
 
@@ -187,8 +196,10 @@ def levels_of(noise: AbstractGaussianNoise, solver: str, steps: int) -> np.ndarr
     """
     least = float(noise.least_level())
     if solver not in ("dpm++", "unipc", "heun", "ddim"):
-        return np.linspace(LAST, least, steps + 1)
+        return np.linspace(LAST, max(least, 1e-3) if solver == "adaptive" else least, steps + 1)
     # Below a hundredth of the noise's own width there is nothing to see, and equal steps would all go there.
     first, last = (float(noise.log_ratio(jnp.asarray(t))) for t in (LAST, max(least, 1e-3)))
-    inner = np.linspace(first, last, steps + 1)[1:-1]
-    return np.array([LAST, *(float(noise.level_at(jnp.asarray(ratio))) for ratio in inner), max(least, 1e-3)])
+    inner = jnp.asarray(np.linspace(first, last, steps + 1)[1:-1], float)
+    # All of them by one program: one for each would take longer than the walk.
+    found = np.asarray(jax.jit(jax.vmap(noise.level_at))(inner), np.float64) if steps > 1 else np.zeros(0)
+    return np.array([LAST, *found, max(least, 1e-3)])

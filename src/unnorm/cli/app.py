@@ -203,6 +203,9 @@ def sample(
     ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Noise levels that the solver walks.")] = None,
     guidance: Annotated[float, typer.Option(help="How strongly draws are pushed towards a given label.")] = 1.0,
+    temperature: Annotated[
+        float | None, typer.Option(help="Below 1 draws are more typical and less varied, for diffusions.")
+    ] = None,
     exact: Annotated[
         bool, typer.Option("--exact", help="Every digit, not rounded as the columns were recorded.")
     ] = False,
@@ -229,7 +232,10 @@ def sample(
         return
     from unnorm.cli.use import sample_command
 
-    sample_command(run, n, out, sampler, options or [], given, solver, steps, guidance, exact, force, seed, json, quiet)
+    chosen = {name: value for name, value in (("steps", steps), ("temperature", temperature)) if value is not None}
+    sample_command(
+        run, n, out, sampler, options or [], given, solver, chosen, guidance, exact, force, seed, json, quiet
+    )
 
 
 @app.command()

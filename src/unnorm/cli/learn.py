@@ -15,7 +15,9 @@ from unnorm.errors import InputError, require
 from unnorm.experiments import run_demo
 from unnorm.report import write_demo_report, write_report
 from unnorm.runs import Assessment, Prepared, Run, RunSettings, Training, prepare, settings_of
+from unnorm.runs.diffusions import Fidelity, FlowLikelihood
 from unnorm.runs.findings import Discrepancy, Likelihood, LogZ
+from unnorm.runs.picture_features import FeatureFidelity
 from unnorm.runs.stages import Stages, assessed, learn
 
 
@@ -157,6 +159,21 @@ def print_assessment(assessment: Assessment) -> None:
     if assessment.weights:
         rows = [[str(i + 1), f"{truth:.3f}", learnt.number()] for i, (truth, learnt) in enumerate(assessment.weights)]
         emit_table("Weights of the modes", ["mode", "true", "learnt"], rows[:10])
+    for found in assessment.all(FlowLikelihood):
+        rows = [["log-likelihood by the flow, nats per row", found.flow.number()]]
+        rows += [["its lower bound", found.bound.number()]]
+        rows += [] if found.bits is None else [["bits per dimension", found.bits.number()]]
+        rows += [] if found.bits_bound is None else [["at most", found.bits_bound.number()]]
+        emit_table(f"Likelihood of {found.rows} held-out rows", ["", "value ± standard error"], rows)
+    for found in assessment.all(Fidelity):
+        rows = [["draws", found.draws.number()], ["as many training pictures", found.train.number()]]
+        emit_table("Frechet distance of pixels to held-out pictures (no FID)", ["", "value ± standard error"], rows)
+    for found in assessment.all(FeatureFidelity):
+        rows = [[name, own.number(), ideal.number()] for name, own, ideal in found.table()]
+        rows.append(["held-out pictures named right", found.figures.accuracy.number(), ""])
+        emit_table(
+            "In features of a classifier trained here (no FID)", ["", "draws", "halves of held-out pictures"], rows
+        )
     figures = [f"log Z = {found.estimate}" for found in assessment.all(LogZ)]
     figures += [f"MMD² of draws to held-out rows = {found.mmd.number()}" for found in assessment.all(Discrepancy)]
     if figures:

@@ -27,7 +27,7 @@ def sample_command(
     options: list[str],
     given: str | None,
     solver: str | None,
-    steps: int | None,
+    own: dict[str, float],
     guidance: float,
     exact: bool,
     force: bool,
@@ -50,7 +50,7 @@ def sample_command(
     else:
         _require_own_table(folder / "table.npy", n, force)
     chosen, values = parse_options(options, ["sampler"])["sampler"], parse_given(given)
-    chosen |= {} if steps is None else {"steps": steps}
+    chosen |= own
     drawn = draw(run, n, sampler=sampler_name, options=chosen, folder=folder, given=values, solver=solver,
                  guidance=guidance, seed=seed, progress=not quiet)  # fmt: skip
     if drawn.remark:

@@ -1,10 +1,18 @@
 """How good is it, and how sure are we."""
 
+from unnorm.evaluation.features import FeatureFigures as FeatureFigures
+from unnorm.evaluation.features import FeatureNet as FeatureNet
+from unnorm.evaluation.features import PictureFeatures as PictureFeatures
+from unnorm.evaluation.features import feature_figures as feature_figures
+from unnorm.evaluation.features import inception_score as inception_score
+from unnorm.evaluation.features import picture_features as picture_features
 from unnorm.evaluation.likelihoods.bounds import likelihood_bound as likelihood_bound
 from unnorm.evaluation.likelihoods.bounds import pointwise_bound as pointwise_bound
 from unnorm.evaluation.likelihoods.discrete import dequantised as dequantised
 from unnorm.evaluation.likelihoods.discrete import discrete_bound as discrete_bound
 from unnorm.evaluation.likelihoods.discrete import discrete_log_likelihood as discrete_log_likelihood
+from unnorm.evaluation.likelihoods.entropy import flow_entropy as flow_entropy
+from unnorm.evaluation.likelihoods.entropy import score_divergence as score_divergence
 from unnorm.evaluation.likelihoods.flow import bits_per_dimension as bits_per_dimension
 from unnorm.evaluation.likelihoods.flow import flow_log_likelihood as flow_log_likelihood
 from unnorm.evaluation.likelihoods.flow import flow_log_prob as flow_log_prob

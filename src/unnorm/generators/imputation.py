@@ -138,7 +138,9 @@ def impute(
     require(x.shape == mask.shape, f"the mask has the shape of the point, {x.shape}, not {mask.shape}")
     require(corrections >= 0, f"corrections are none or more, not {corrections}")
     known = Known(jnp.where(mask, x, 0), mask)
-    require(bool(jnp.all(jnp.isfinite(known.x))), "what is known of a point must be finite; set the mask there to false")
+    require(
+        bool(jnp.all(jnp.isfinite(known.x))), "what is known of a point must be finite; set the mask there to false"
+    )
     step: AbstractTransition = Replacing(ReverseDiffusion() if predictor is None else predictor, known)
     if corrections:
         again = Replacing(SignalToNoise() if corrector is None else corrector, known)

@@ -27,7 +27,9 @@ class MetropolisCorrector(AbstractOneStep):
     steps: int = eqx.field(static=True, default=1)
 
     def __check_init__(self):
-        require(self.ratio > 0 and self.steps >= 1, "Metropolis's correction needs a positive ratio and at least a step")
+        require(
+            self.ratio > 0 and self.steps >= 1, "Metropolis's correction needs a positive ratio and at least a step"
+        )
 
     def move(
         self, score: AbstractLevelledScore, t: Level, s: Level, x: Point, *, key: PRNGKeyArray

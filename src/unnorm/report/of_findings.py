@@ -12,6 +12,7 @@ from unnorm.report.verdict import PAIRED, gains, plural
 from unnorm.runs import Prepared
 from unnorm.runs.diffusions import Fidelity, FlowLikelihood
 from unnorm.runs.findings import AbstractDraws, AbstractFinding, Discrepancy, Likelihood, LogZ, ModeWeights
+from unnorm.runs.picture_features import FeatureFidelity
 
 
 @singledispatch
@@ -147,6 +148,20 @@ def _(finding: Fidelity, subject: Subject) -> Section:
 @tiles_of.register
 def _(finding: Fidelity) -> list[tuple[str, str]]:
     return [("Frechet distance of pixels", finding.draws.number())]
+
+
+@section_of.register
+def _(finding: FeatureFidelity, subject: Subject) -> Section:
+    rows = tuple(Row((name, own.number(), ideal.number())) for name, own, ideal in finding.table())
+    return Section(
+        "How draws look to a classifier of their labels",
+        tables=(Table(("", "draws", "halves of the held-out pictures"), rows),),
+        notes=(
+            f"The classifier, which was trained here, names {finding.figures.accuracy.number()} of held-out pictures "
+            "right. The last column is what a perfect model would have, about. None of these is a published figure, "
+            "which is one of another network's features.",
+        ),
+    )
 
 
 def _likelihood_table(finding: Likelihood, differences: Mapping[str, Estimate]) -> Table:

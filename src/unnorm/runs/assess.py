@@ -42,6 +42,7 @@ from unnorm.runs.findings import (
     ModeWeights,
     draws_finding,
 )
+from unnorm.runs.picture_features import FeatureFidelity, find_features
 from unnorm.runs.prepare import Prepared, points_of, table_schema
 from unnorm.runs.references import References, references_of
 from unnorm.runs.trees import numbers_of
@@ -198,6 +199,12 @@ def find_picture_fidelity(case: Case) -> Fidelity | None:
     return None if draws is None else find_fidelity(case.prepared, case.rows, draws, seed=case.seed + 5)
 
 
+def find_feature_fidelity(case: Case) -> FeatureFidelity | None:
+    """How good labelled pictures are to a classifier."""
+    draws = next((found for found in case.found.values() if isinstance(found, AbstractDraws)), None)
+    return None if draws is None else find_features(case.prepared, case.rows, draws, seed=case.seed + 6)
+
+
 def find_draws(case: Case) -> AbstractDraws | None:
     """Draws, of whatever a sampler or a solver walks."""
     if isinstance(case.model, AbstractLevelledScore):
@@ -225,7 +232,7 @@ Find = Callable[[Case], AbstractFinding | None]
 #: What is tried in turn: a later one may look at what earlier ones found.
 TRIED: tuple[Find, ...] = (
     find_log_z, find_likelihood, find_flow_likelihood, find_draws, find_weights, find_discrepancy,
-    find_picture_fidelity,
+    find_picture_fidelity, find_feature_fidelity,
 )  # fmt: skip
 
 

@@ -149,7 +149,8 @@ def _generated(
         made.lost == 0,
         f"nothing was written: {made.lost} of {n} draws are not finite; use more levels (--steps) or another --solver",
     )
-    return Drawn(made.points, made.solver, made.figures(), made.warnings, f"{made.steps} levels by {made.solver}")
+    way = f"{made.steps} levels" if made.evaluations is None else f"{made.evaluations:.0f} evaluations"
+    return Drawn(made.points, made.solver, made.figures(), made.warnings, f"{way} by {made.solver}")
 
 
 def figures_of(sampled: Trace | Resampled) -> dict[str, Any]:

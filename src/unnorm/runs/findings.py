@@ -20,6 +20,7 @@ from unnorm.runs.finding import AbstractDraws as AbstractDraws
 from unnorm.runs.finding import AbstractFinding as AbstractFinding
 from unnorm.runs.finding import AbstractPlainFinding as AbstractPlainFinding
 from unnorm.runs.finding import Arrays
+from unnorm.runs.picture_features import FeatureFidelity
 from unnorm.runs.trees import named_arrays, tree_of
 from unnorm.runs.walks import chains_of
 from unnorm.samplers import Resampled, Trace
@@ -242,7 +243,8 @@ def draws_finding(sampled: Trace | Resampled) -> AbstractDraws:
 
 #: Everything that can be found out; a saved assessment is read back by the names.
 FINDINGS: tuple[type[AbstractFinding], ...] = (
-    LogZ, Likelihood, FlowLikelihood, ModeWeights, Discrepancy, Fidelity, Chains, Independent, Exact, Generated,
+    LogZ, Likelihood, FlowLikelihood, ModeWeights, Discrepancy, Fidelity, FeatureFidelity, Chains, Independent, Exact,
+    Generated,
 )  # fmt: skip
 
 F = TypeVar("F", bound=AbstractFinding)

@@ -17,7 +17,9 @@ from unnorm.errors import require
 from unnorm.estimate import Estimate
 from unnorm.runs.drawing import draw
 from unnorm.runs.findings import Assessment, Likelihood, LogZ
+from unnorm.runs.flows import between, codes_of, completed, rows_of_codes
 from unnorm.runs.folder import Run
+from unnorm.runs.generating import conditions_for
 from unnorm.runs.scoring import Scores, log_densities, log_z_of, scores_of
 from unnorm.scores import LevelledScore
 from unnorm.words import Facts, lines, model_words, table
@@ -98,8 +100,56 @@ class Fitted:
         drawn = draw(self.run, int(n), given=given, seed=int(seed), progress=progress)
         for sentence in drawn.warnings:
             warnings.warn(sentence, stacklevel=2)
+        return self._written(drawn.rows[:], exact)
+
+    def encode(self, rows: Any, *, tolerance: float = 1e-4) -> Float[np.ndarray, "n ..."]:
+        """The code of every row under a diffusion: noise of the shape of a point, from which `decode` leads back.
+
+        By the probability flow, without any chance; a model with conditions takes them from the rows.
+        """
+        return codes_of(self.run, self._points(rows), tolerance)[0]
+
+    def decode(
+        self, codes: Any, *, given: Mapping[str, Any] | None = None, exact: bool = False, tolerance: float = 1e-4
+    ) -> Float[np.ndarray, "n ..."]:
+        """The row of every code, in the data's own units; `given` as for `sample`, and needed where there are some."""
+        prepared = self.run.prepared
+        require(
+            prepared.schema.condition is None or bool(given), "a model with conditions decodes under some; pass given="
+        )
+        conditions = conditions_for(prepared, len(codes), given or {}, seed=0)
+        return self._written(rows_of_codes(self.run, codes, conditions, tolerance), exact)
+
+    def interpolate(
+        self, rows: Any, n: int = 5, *, exact: bool = False, tolerance: float = 1e-4
+    ) -> Float[np.ndarray, "n ..."]:
+        """n + 2 rows from the first of two to the second: along the arc between their codes, decoded."""
+        return self._written(between(self.run, self._points(rows), n, tolerance), exact)
+
+    def inpaint(
+        self,
+        row: Any,
+        known: Any,
+        n: int = 1,
+        *,
+        given: Mapping[str, Any] | None = None,
+        steps: int = 200,
+        corrections: int = 1,
+        seed: int = 0,
+        exact: bool = False,
+    ) -> Float[np.ndarray, "n ..."]:
+        """n draws of a row of which only the part is known where the mask `known` is true (`generators.impute`).
+
+        `row` is one row along a first axis. A mask with fewer axes than a point, such as height x width x 1 for
+        pictures in colour, holds for all of the missing ones. Without corrections draws would be biased.
+        """
+        require(corrections >= 1, "imputation without corrections is biased; ask for one at least")
+        points = completed(self.run, self._points(row), known, n, given or {}, steps, corrections, seed)
+        return self._written(points, exact)
+
+    def _written(self, points: np.ndarray, exact: bool) -> Float[np.ndarray, "n ..."]:
         schema = self.run.prepared.schema
-        return (schema.exact() if exact else schema).written(drawn.rows[:])
+        return (schema.exact() if exact else schema).written(points)
 
     def _require_same(self) -> None:
         require(

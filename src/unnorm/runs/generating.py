@@ -34,10 +34,13 @@ class Walked:
     #: The condition of every point, where the score is told one.
     conditions: Any = None
     warnings: tuple[str, ...] = ()
+    #: How often the score was asked on the way of each point, where the solver chooses its own steps.
+    evaluations: float | None = None
 
     def figures(self) -> dict[str, Any]:
         """How they were made, as plain numbers."""
-        return {"kind": "generated", "solver": self.solver, "steps": self.steps, "lost": self.lost}
+        told = {} if self.evaluations is None else {"evaluations": self.evaluations}
+        return {"kind": "generated", "solver": self.solver, "steps": self.steps, "lost": self.lost, **told}
 
 
 def conditions_for(prepared: Prepared, n: int, given: Mapping[str, Any], *, seed: int) -> Any:
@@ -89,13 +92,13 @@ def walked(
     transition = entry.build(chosen, Context(score.space or _unknown(), None, key))
     levels = levels_of(score.noise, entry.name, chosen.steps)
     kept_lots = Lots(None, {}) if lots is None else lots
-    points, said = [], []
+    points, said, asked = [], [], []
     with progress_bar(f"drawing by {entry.name}", n, show=progress) as advance:
         for lot, first in enumerate(range(0, n, AT_ONCE)):
             kept = min(AT_ONCE, n - first)
             before = kept_lots.found(lot, kept)
             if before is not None:
-                some, warnings = before[0], before[1]["warnings"]
+                some, told = before
             else:
                 # Lots of one size share a program; of the last one the rest is thrown away.
                 size = min(AT_ONCE, n)
@@ -105,14 +108,18 @@ def walked(
                     score, transition, levels=levels, n=size, condition=beside, temperature=chosen.temperature,
                     key=jax.random.fold_in(key, lot),
                 )  # fmt: skip
-                some, warnings = np.asarray(found.points)[:kept], found.warnings
-                kept_lots.keep(lot, some, {"warnings": list(warnings)})
+                some = np.asarray(found.points)[:kept]
+                each = float(found.counts["evaluations"]) / size if "evaluations" in found.counts else None
+                told = {"warnings": list(found.warnings), "evaluations": each}
+                kept_lots.keep(lot, some, told)
             points.append(some)
-            said += [sentence for sentence in warnings if sentence not in said]
+            said += [sentence for sentence in told["warnings"] if sentence not in said]
+            asked += [] if told["evaluations"] is None else [told["evaluations"]]
             advance(kept)
     drawn = np.concatenate(points)
     lost = int(np.sum(~np.isfinite(drawn).reshape(n, -1).all(axis=1)))
-    return Walked(drawn, entry.name, chosen.steps, lost, conditions, tuple(said))
+    evaluations = float(np.mean(asked)) if asked else None
+    return Walked(drawn, entry.name, chosen.steps, lost, conditions, tuple(said), evaluations)
 
 
 def _unknown() -> Any:

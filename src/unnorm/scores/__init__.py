@@ -51,6 +51,7 @@ from unnorm.scores.second_order import LevelSecondOrder as LevelSecondOrder
 from unnorm.scores.second_order import LowRankSecondOrder as LowRankSecondOrder
 from unnorm.scores.second_order import diagonal_mlp as diagonal_mlp
 from unnorm.scores.second_order import low_rank_mlp as low_rank_mlp
+from unnorm.scores.second_order import posterior_moment as posterior_moment
 from unnorm.scores.telling import AbstractClock as AbstractClock
 from unnorm.scores.telling import LogSigma as LogSigma
 from unnorm.scores.telling import Steps as Steps

@@ -114,6 +114,7 @@ class LevelledEnergy(AbstractNetworkScore, AbstractLevelledEnergy):
         reading, found = self.answered(t, x, condition)
         return 0.5 * jnp.sum((x / reading.own) ** 2) + reading.ratio * found.reshape(())
 
+
 class LevelEnergy(AbstractEnergy, AbstractPartlyFixed):
     """E(x) = E(t, x) at one level t of a levelled energy, whose parameters are its own."""
 
