@@ -18,6 +18,7 @@ from unnorm.experiments import (
     dkef_uci,
     gibbs_posterior,
     gibbs_variances,
+    graph_bayes,
     langevin_modes,
     logz_race,
     logz_targets,
@@ -75,6 +76,13 @@ def denoised() -> dict[str, Any]:
     }
     vectors = RNG.normal(size=(denoising.SHOWN, denoising.LEADING, pixels)).tolist()
     return {"shown": shown, "eigenvalues": np.ones((denoising.SHOWN, 2)).tolist(), "eigenvectors": vectors}
+
+
+def feature() -> dict[str, Any]:
+    """Counts as goodness of fit tells them."""
+    rows = RNG.uniform(1, 50, size=(4, 5)).tolist()
+    names = ("observed", "low", "median", "high")
+    return {"values": list("01234"), "p_value": 0.5} | dict(zip(names, rows, strict=True))
 
 
 def walked() -> dict[str, Any]:
@@ -173,6 +181,11 @@ MADE = {
             **{name: {"a": 1.25 + i, "b": 1.125 + i} for i, name in enumerate(("NLL", "bound"))},
         },
         {},
+    ),
+    "florentine": lambda: result({"ours": [0.151, 0.148], "ergm": [0.181, 0.108], "stderr": 0.6}, {}),
+    "schools": lambda: result({name: feature() for name in ("degree", "shared partners", "distance")}, {}),
+    "graph-bayes": lambda: result(
+        {name: {"shown": CLOUD, "means": [0.5, 1.5], "deviations": [0.1, 0.2]} for name in graph_bayes.TERMS}, {}
     ),
     "gibbs-mnist": lambda: result(
         {

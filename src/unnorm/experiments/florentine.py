@@ -145,7 +145,8 @@ def _same(terms: str, piece: dict[str, Any]) -> bool:
 
 def draw(result: Result) -> Figure:
     """The coefficient of triangles from each seed, ours and ergm's."""
-    figure, axes = panels(1, 1, 5, 2.2)
+    figure, grid = panels(1, 1, 5, 2.2)
+    axes = grid[0, 0]
     for height, label in enumerate(("ergm", "ours")):
         values = result.series[label]
         axes.plot(values, np.full(len(values), height), "o", markersize=4, alpha=0.6)

@@ -108,7 +108,7 @@ def run(job: Job) -> Result:
 def draw(result: Result) -> Figure:
     """Draws of both coefficients, and what they are compared with."""
     figure, grid = panels(1, 3, 3.2, 3)
-    for axes, (name, told) in zip(grid, result.series.items(), strict=True):
+    for axes, (name, told) in zip(grid.flat, result.series.items(), strict=True):
         points = np.array(told["shown"])
         axes.plot(points[:, 0], points[:, 1], ".", markersize=2, alpha=0.5)
         (x, y), (dx, dy) = told["means"], told["deviations"]

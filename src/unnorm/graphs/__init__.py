@@ -9,6 +9,7 @@
 
 from unnorm.graphs.bayes import GraphPosterior as GraphPosterior
 from unnorm.graphs.bayes import posterior as posterior
+from unnorm.graphs.checking import check_term as check_term
 from unnorm.graphs.embedded import florentine as florentine
 from unnorm.graphs.enumeration import Enumerated as Enumerated
 from unnorm.graphs.estimation import fit as fit
@@ -22,4 +23,5 @@ from unnorm.graphs.model import Model as Model
 from unnorm.graphs.network import Network as Network
 from unnorm.graphs.network import network_of as network_of
 from unnorm.graphs.terms import TERMS as TERMS
+from unnorm.graphs.terms import Own as Own
 from unnorm.graphs.terms import parse as parse

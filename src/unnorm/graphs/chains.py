@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from unnorm.graphs.constraints import Walker
 from unnorm.graphs.model import Model
 from unnorm.graphs.randomness import generators
 
@@ -23,8 +24,8 @@ CLOSING = 0.25
 class Chains:
     """Walks that remember where they are. What they draw depends on the key and their number, not on the cores.
 
-    `edge_count` holds the number of edges fixed. A walk that gets more than `most` edges is `lost`: it has run into the
-    dense graphs, and its further draws are missing.
+    They stay among the graphs that the model is over. A walk that gets more than `most` edges is `lost`: it has run
+    into the dense graphs, and its further draws are missing.
     """
 
     def __init__(
@@ -35,12 +36,10 @@ class Chains:
         key: Any,
         stream: int = 0,
         most: int | None = None,
-        edge_count: bool = False,
         closing: float | None = None,
     ) -> None:
         self.model = model
         self.most = model.network.dyads + 1 if most is None else most
-        self.edge_count = edge_count
         self.closing = (CLOSING if model.clustered else 0.0) if closing is None else closing
         self.random = generators(key, stream, len(starts))
         self.lost = False
@@ -65,23 +64,20 @@ class Chains:
 
     def draw(self, theta: np.ndarray, draws: int, interval: int) -> np.ndarray:
         """The statistics after every `interval` proposals, (chains, draws, statistics); fewer draws if one is lost."""
-        from unnorm.graphs import walking
-
         model, theta = self.model, np.ascontiguousarray(theta, np.float64)
         table, values, directed = model.table, model.values, model.network.directed
         found = np.zeros((len(self), draws, model.size))
 
         def one(c: int) -> tuple[int, int]:
-            given = (self.graphs[c], self.edges[c], directed, self.random[c], theta, table, values, self.stats[c])
-            if self.edge_count:
-                done = walking.swaps(*given, found[c], interval)
-            else:
-                done = walking.walk(*given, found[c], interval, self.most, self.closing, True)
+            walker = Walker(
+                self.graphs[c], self.edges[c], directed, self.random[c], theta, table, values, self.stats[c]
+            )
+            done = model.constraint.walk(walker, found[c], interval, self.most, self.closing)
             self.graphs[c], self.edges[c], accepted, rows = done
             return accepted, rows
 
         # One thread compiles.
-        first = 0 if _ready(self.edge_count) else 1
+        first = 0 if model.constraint.compiled() else 1
         results = [one(c) for c in range(first)]
         with ThreadPoolExecutor(min(len(self), cores())) as pool:
             results += pool.map(one, range(first, len(self)))
@@ -97,12 +93,6 @@ class Chains:
 
         pairs = self.edges[c][: 2 * self.graphs[c][EDGES]].reshape(-1, 2)
         return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))].copy()
-
-
-def _ready(edge_count: bool) -> bool:
-    from unnorm.graphs import walking
-
-    return bool((walking.swaps if edge_count else walking.walk).signatures)
 
 
 # ------------------------------------------------------------------------------------------------- what draws are worth

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from unnorm.errors import require
+from unnorm.graphs.constraints import Unconstrained
 from unnorm.graphs.model import Model
 
 #: Up to so many pairs all graphs are looked at.
@@ -45,9 +46,19 @@ class Enumerated:
         return rows
 
     @cached_property
+    def allowed(self) -> np.ndarray:
+        """Which of all graphs the model is over."""
+        network, codes = self.model.network, np.arange(len(self.every))
+        if isinstance(self.model.constraint, Unconstrained):
+            return np.ones(len(codes), bool)
+        codes = codes ^ (codes >> 1)
+        present = (codes[:, None] >> np.arange(network.dyads)) & 1
+        return self.model.constraint.keeps(present, network)
+
+    @cached_property
     def table(self) -> tuple[np.ndarray, np.ndarray]:
         """The different statistics and how many graphs have each."""
-        every = self.every
+        every = self.every[self.allowed]
         for k, (_, held) in self.model.pinned.items():
             every = every[np.isclose(every[:, k], held, atol=1e-9)]
         rows = np.round(every, 9) + 0.0
@@ -79,6 +90,7 @@ class Enumerated:
         """Independent graphs (lists of edges) from the model."""
         rows = self.every
         weights = self.model.weighed(self.model.full(np.asarray(theta, np.float64)), rows)
+        weights = np.where(self.allowed, weights, -np.inf)
         p = np.exp(weights - weights.max())
         codes = np.random.default_rng(seed).choice(len(rows), count, p=p / p.sum())
         pairs = self.model.network.pairs()

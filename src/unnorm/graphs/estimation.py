@@ -2,20 +2,22 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from unnorm.errors import InputError, require
 from unnorm.estimate import Estimate, Outcome, OutcomeCode
-from unnorm.graphs import bounds, bridge, convergence, evidence, likelihood, logistic, pseudo
+from unnorm.graphs import bounds, bridge, convergence, curved, evidence, likelihood, logistic, pseudo
+from unnorm.graphs import missing as missing_pairs
 from unnorm.graphs.chains import Chains
+from unnorm.graphs.constraints import CONSTRAINTS, Unconstrained
 from unnorm.graphs.enumeration import MOST_DYADS, Enumerated
 from unnorm.graphs.fitted import FittedGraph
 from unnorm.graphs.model import Model
-from unnorm.graphs.network import networks_of
-from unnorm.graphs.terms import AbstractTerm, parse
+from unnorm.graphs.network import Network, networks_of
+from unnorm.graphs.terms import AbstractCurved, AbstractTerm, parse
 
 METHODS = ("auto", "exact", "mcmc", "mple")
 
@@ -28,13 +30,17 @@ def fit(
     covariates: Any = None,
     method: str = "auto",
     log_likelihood: bool = True,
+    constraint: str | None = None,
+    missing: Iterable[tuple[Any, Any]] | None = None,
 ) -> FittedGraph:
     """Learn the coefficients of an exponential random graph model, p(y) = exp(theta . s(y)) / Z(theta).
 
     `graph` is a graph of networkx, or a list of independent graphs on the same vertices; `terms` says what is counted:
     "edges, gwesp(0.5), nodematch(grade)". Where edges are independent, or the vertices few, the estimate is exact; else
     it is found by Markov chain Monte Carlo, and its standard errors hold what that adds. `method="mple"` maximises the
-    pseudo-likelihood instead. `key` (one of JAX, or a whole number) decides the random numbers.
+    pseudo-likelihood instead. `key` (one of JAX, or a whole number) decides the random numbers. `constraint` "edges"
+    or "degrees" compares with graphs of as many edges, or with the same degrees, only.
+    `missing` names pairs of vertices of which it is not known whether they have an edge.
 
     >>> import networkx
     >>> print(fit(networkx.path_graph(4), "edges")["edges"])
@@ -44,7 +50,20 @@ def fit(
     networks = networks_of(graph)
     network = networks[0]
     graphs = tuple(each.edges for each in networks)
+    if missing is not None:
+        require(
+            len(networks) == 1 and constraint is None and method in ("auto", "mcmc"),
+            "missing pairs go with one graph, without a constraint, and with no other method than the likelihood",
+        )
+        chosen = parse(terms, covariates)
+        require(not any(isinstance(term, AbstractCurved) for term in chosen), "with missing pairs give the decay")
+        return missing_pairs.fitted(network, chosen, missing, log_likelihood, key)
+    if constraint is not None:
+        given = (networks, parse(terms, covariates), constraint, method, key, log_likelihood)
+        return _constrained(*given)
     model = Model(parse(terms, covariates), network)
+    if any(isinstance(term, AbstractCurved) for term in model.terms):
+        return curved.fitted(model, graphs, key=key)
     observed = np.mean([model.statistics(edges) for edges in graphs], axis=0)
     model, design = _estimable(model, graphs, observed)
     few = network.dyads <= MOST_DYADS
@@ -55,7 +74,9 @@ def fit(
     elif method == "exact":
         found = _exact(model, graphs, observed)
     else:
-        found = _mcmc(model, graphs, observed, design, key, log_likelihood)
+        reference, reference_value = pseudo.independence(model, graphs)
+        begin = (logistic.maximise(design).theta, reference, reference_value)
+        found = _mcmc(model, graphs, observed, begin, key, log_likelihood)
     return _with_infinite(found, observed, key)
 
 
@@ -129,7 +150,7 @@ def _exact(model: Model, graphs: Sequence[np.ndarray], observed: np.ndarray) -> 
     covariance = np.linalg.pinv(information * count, hermitian=True)
     full = model.full(theta)
     value = count * (float(model.weighed(full, observed)) - every.log_partition(theta))
-    method = f"maximum likelihood, exact over all {2**model.network.dyads:,} graphs"
+    method = f"maximum likelihood, exact over all {int(every.allowed.sum()):,} graphs"
     return FittedGraph(
         model,
         tuple(graphs),
@@ -147,21 +168,22 @@ def _mcmc(
     model: Model,
     graphs: Sequence[np.ndarray],
     observed: np.ndarray,
-    design: logistic.Design,
+    begin: tuple[np.ndarray, np.ndarray, float],
     key: Any,
     log_likelihood: bool,
 ) -> FittedGraph:
-    """By Markov chain Monte Carlo, from the pseudo-likelihood's maximum or, if that leads astray, from independence."""
+    """By Markov chain Monte Carlo, from a start or, if that leads astray, from where the likelihood is known."""
     free = ~model.fixed
-    start = logistic.maximise(design).theta
-    reference, reference_value = _independent(model, graphs)
+    start, reference, reference_value = begin
     found = likelihood.maximise(model, graphs, observed[free], start, reference[free], key=key)
     method = "maximum likelihood, by Markov chain Monte Carlo"
     nothing = Estimate(math.nan, math.nan, "not estimated")
     notes = model.network.notes
     if not found.outcome.ok:
         rows = pseudo.coefficients(model, start * math.nan, found.information, found.monte_carlo)
-        shown = evidence.evidence(model, graphs[0], observed[free], reference[free], start, key=key)
+        shown = None
+        if isinstance(model.constraint, Unconstrained):
+            shown = evidence.evidence(model, graphs[0], observed[free], reference[free], start, key=key)
         told = (method, found.outcome, nothing, key, notes, found.diagnostics, shown)
         return FittedGraph(model, tuple(graphs), rows, found.information, *told)
     covariance = np.linalg.pinv(found.information, hermitian=True) + found.monte_carlo
@@ -176,7 +198,7 @@ def _mcmc(
             f"errors from what was observed (p = {test.p_value:.1g}). Fit again with another key, or use fewer terms.",
         )
     value = nothing
-    if log_likelihood:
+    if log_likelihood and math.isfinite(reference_value):
         value = _bridged(model, graphs, observed, found, reference, reference_value, key)
     rows = pseudo.coefficients(model, found.theta, covariance, found.monte_carlo)
     return FittedGraph(
@@ -193,19 +215,49 @@ def _mcmc(
     )
 
 
-def _independent(model: Model, graphs: Sequence[np.ndarray]) -> tuple[np.ndarray, float]:
-    """All coefficients of the best model without dependence among these terms, and its log-likelihood."""
-    which = np.repeat([term.independent for term in model.terms], [len(names) for names in model.statistics_names])
-    terms = [term for term in model.terms if term.independent]
-    whole = np.where(which, model.given, 0.0)
-    if not terms:
-        return whole, -len(graphs) * model.network.dyads * math.log(2)
-    numbers = {old: new for new, old in enumerate(np.flatnonzero(which).tolist())}
-    pinned = {numbers[k]: held for k, held in model.pinned.items() if k in numbers}
-    part = Model(terms, model.network, pinned)
-    solved = logistic.maximise(logistic.design(part, graphs))
-    whole[np.flatnonzero(which)] = part.full(solved.theta)
-    return whole, solved.log_likelihood
+def _constrained(
+    networks: Sequence[Network],
+    terms: Sequence[AbstractTerm],
+    constraint: str,
+    method: str,
+    key: Any,
+    log_likelihood: bool,
+) -> FittedGraph:
+    """Over graphs that keep the number of edges or all degrees; where no coefficient counts, all are as likely."""
+    known = ", ".join(map(repr, CONSTRAINTS))
+    require(constraint in CONSTRAINTS, f"there is no constraint {constraint!r}; the constraints are {known}")
+    require(method != "mple", 'a pseudo-likelihood knows no constraint; use method="mcmc"')
+    network, graphs = networks[0], tuple(each.edges for each in networks)
+    model = Model(terms, network, constraint=CONSTRAINTS[constraint])
+    for number, other in enumerate(networks):
+        present = other.adjacency()[tuple(network.pairs().T)]
+        require(
+            bool(model.constraint.keeps(present[None], network)[0]),
+            f"graph {number} of the list has other {constraint} than the first; constraint={constraint!r} holds them",
+        )
+    observed = np.mean([model.statistics(edges) for edges in graphs], axis=0)
+    _require_moving(model, graphs, key)
+    if method == "exact" or (method == "auto" and network.dyads <= MOST_DYADS):
+        return _exact(model, graphs, observed)
+    nothing = np.where(model.fixed, model.given, 0.0)
+    even = not np.any(nothing[model.fixed])
+    value = -len(graphs) * model.constraint.log_count(network) if even else math.nan
+    return _mcmc(model, graphs, observed, (nothing[~model.fixed], nothing, value), key, log_likelihood)
+
+
+def _require_moving(model: Model, graphs: Sequence[np.ndarray], key: Any) -> None:
+    """Refuse statistics that are the same in all graphs of the constraint, or that move in fixed proportion."""
+    chains = Chains(model, [graphs[c % len(graphs)] for c in range(4)], key=key, stream=41)
+    interval = max(16, len(graphs[0]))
+    drawn = chains.draw(np.where(model.fixed, model.given, 0.0), 256, interval)[..., ~model.fixed]
+    rows = drawn.reshape(-1, drawn.shape[-1])
+    rows = rows - rows[0]
+    still = [name for name, moves in zip(model.learnt, np.any(np.abs(rows) > 1e-9, axis=0), strict=True) if not moves]
+    require(not still, f"{', '.join(still)} is the same in all graphs that are compared; leave it out")
+    mixed = logistic.collinear(rows)
+    if mixed is not None:
+        names = [name for name, x in zip(model.learnt, mixed, strict=True) if abs(x) > 1e-6]
+        raise InputError(f"{', '.join(names)} cannot be told apart among graphs like these; leave one of them out")
 
 
 def _bridged(

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 class Coefficient:
     """One row of the table: an estimate with its error, and how much of the error's square is Monte Carlo.
 
-    `kind` is "learnt", "given" (an offset), or "infinite": then `bound` is the end of the one-sided 95% interval.
+    `kind` is "learnt", "decay" (of a term whose decay is learnt too), "given" (an offset), or "infinite": then `bound`
+    is the end of the one-sided 95% interval.
     """
 
     name: str
@@ -89,8 +90,8 @@ class FittedGraph:
 
     @property
     def theta(self) -> np.ndarray:
-        """All coefficients, in the order of the statistics."""
-        return np.array([row.estimate for row in self.coefficients])
+        """All coefficients, in the order of the statistics; without decays that were estimated."""
+        return np.array([row.estimate for row in self.coefficients if row.kind != "decay"])
 
     @property
     def observed(self) -> np.ndarray:
@@ -107,7 +108,7 @@ class FittedGraph:
     @property
     def parameters(self) -> int:
         """How many coefficients were learnt."""
-        return sum(row.kind == "learnt" for row in self.coefficients)
+        return sum(row.kind in ("learnt", "decay") for row in self.coefficients)
 
     @property
     def aic(self) -> float:
@@ -193,11 +194,16 @@ def _row(row: Coefficient) -> list[str]:
         side = "below" if row.estimate < 0 else "above"
         return [row.name, f"{row.estimate:+g}", f"95% {side} {row.bound:.3g}", "", "", "", ""]
     digits = 4 if not row.stderr > 0 else max(3, 2 - math.floor(math.log10(row.stderr)))
-    return [
+    shown = [
         row.name,
         f"{row.estimate:.{digits}f}",
         f"{row.stderr:.{digits}f}",
         f"{100 * row.monte_carlo_share:.2g}%",
+    ]
+    if row.kind == "decay":
+        return [*shown, "", "", ""]
+    return [
+        *shown,
         f"{row.z:.2f}",
         _p_value(row.p_value),
         f"{row.odds_ratio:.4g}",

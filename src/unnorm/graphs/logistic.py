@@ -32,11 +32,17 @@ class Design:
         return self.ones + self.zeros
 
 
-def design(model: Model, graphs: Sequence[np.ndarray], seed: int = 0) -> Design:
-    """The changes at all pairs of these graphs (lists of edges on the model's vertices)."""
+def design(model: Model, graphs: Sequence[np.ndarray], seed: int = 0, without: np.ndarray | None = None) -> Design:
+    """The changes at all pairs of these graphs (lists of edges on the model's vertices), `without` some."""
     sampled = model.network.dyads > MOST_PAIRS and not model.independent
     parts = [part for edges in graphs for part in (_sampled if sampled else _whole)(model, edges, seed)]
+    if without is not None:
+        for edges in graphs:
+            present, left = model.changes(edges, without)
+            parts.append((left, -present.astype(float), present.astype(float) - 1.0))
     rows, ones, zeros = _merged([_merged([part]) for part in parts])
+    seen = ones + zeros > 0
+    rows, ones, zeros = rows[seen], ones[seen], zeros[seen]
     given = model.weighed(np.where(model.fixed, model.given, 0.0), rows)
     for k, (coefficient, _) in model.pinned.items():
         moved = rows[:, k] != 0

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from unnorm.errors import InputError, require
+from unnorm.graphs.constraints import AbstractConstraint, OnlyPairs, Unconstrained
 from unnorm.graphs.network import Network
 from unnorm.graphs.terms.base import AbstractTerm, require_kind
 from unnorm.graphs.terms.offset import Offset
@@ -55,8 +56,11 @@ class Model:
     network: Network
     #: Statistics held at an end of what they can be, by number: the infinite coefficient, and what the statistic is.
     pinned: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    #: Which graphs the sum goes over.
+    constraint: AbstractConstraint = field(default_factory=Unconstrained)
 
     def __post_init__(self) -> None:
+        self.constraint.check(self.network)
         for term in self.terms:
             require_kind(term.term if isinstance(term, Offset) else term, self.network)
         doubled = sorted({name for name in self.names if self.names.count(name) > 1})
@@ -122,7 +126,7 @@ class Model:
     @property
     def independent(self) -> bool:
         """Whether edges are independent of each other under this model."""
-        return all(term.independent for term in self.terms)
+        return isinstance(self.constraint, Unconstrained | OnlyPairs) and all(term.independent for term in self.terms)
 
     @property
     def clustered(self) -> bool:

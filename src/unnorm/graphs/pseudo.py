@@ -6,6 +6,7 @@ the coefficients scatter with H^-1 J H^-1 (Godambe 1960; Schmid and Hunter 2023)
 were independent.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -73,3 +74,21 @@ def coefficients(
         rows.append(Coefficient(name, float(theta[at]), float(np.sqrt(variance)), share))
         at += 1
     return tuple(rows)
+
+
+def independence(
+    model: Model, graphs: Sequence[np.ndarray], without: np.ndarray | None = None
+) -> tuple[np.ndarray, float]:
+    """All coefficients of the best model without dependence among these terms, and its log-likelihood."""
+    which = np.repeat([term.independent for term in model.terms], [len(names) for names in model.statistics_names])
+    terms = [term for term in model.terms if term.independent]
+    whole = np.where(which, model.given, 0.0)
+    if not terms:
+        pairs = model.network.dyads - (0 if without is None else len(without))
+        return whole, -len(graphs) * pairs * math.log(2)
+    numbers = {old: new for new, old in enumerate(np.flatnonzero(which).tolist())}
+    pinned = {numbers[k]: held for k, held in model.pinned.items() if k in numbers}
+    part = Model(terms, model.network, pinned)
+    solved = logistic.maximise(logistic.design(part, graphs, without=without))
+    whole[np.flatnonzero(which)] = part.full(solved.theta)
+    return whole, solved.log_likelihood

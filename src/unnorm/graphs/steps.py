@@ -96,6 +96,9 @@ def approach(model: Model, chains: Chains, observed: np.ndarray, theta: np.ndarr
             chains.restart()
             continue
         points = drawn.reshape(-1, drawn.shape[-1])
+        ended = at_an_end(model, points, step)
+        if ended is not None:
+            return Approach(theta, interval, tuple(shares), ended)
         time = float(autocovariance_time(drawn).max())
         mean, _, inverse = whitened(points)
         gap = observed - mean
@@ -111,6 +114,19 @@ def approach(model: Model, chains: Chains, observed: np.ndarray, theta: np.ndarr
             message = f"the observed statistics are among the draws after {step + 1} steps"
             return Approach(theta, interval, tuple(shares), Outcome(OutcomeCode.COMPLETED, step + 1, message))
     return Approach(theta, interval, tuple(shares), stuck(model, points, observed, drawn, MOST_STEPS))
+
+
+def at_an_end(model: Model, points: np.ndarray, step: int) -> Outcome | None:
+    """Where the steps have led to graphs that all have the observed value of a statistic, its estimate is infinite."""
+    still = np.flatnonzero(np.ptp(points, axis=0) < 1e-9)
+    if not still.size:
+        return None
+    name, value = model.learnt[still[0]], points[0, still[0]]
+    message = (
+        f"{name} is {value:g} in every graph that is drawn, as in the observed one: an end of what it can be, and the "
+        "estimate is infinite"
+    )
+    return Outcome(OutcomeCode.DIVERGED, step, message, f"Leave {name} out.")
 
 
 def _advice(model: Model) -> str:

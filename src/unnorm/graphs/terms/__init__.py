@@ -10,6 +10,7 @@ from unnorm.graphs.terms.attributes import NodeMix as NodeMix
 from unnorm.graphs.terms.attributes import NodeOCov as NodeOCov
 from unnorm.graphs.terms.base import AbstractFromZero as AbstractFromZero
 from unnorm.graphs.terms.base import AbstractTerm as AbstractTerm
+from unnorm.graphs.terms.counts import AbstractCurved as AbstractCurved
 from unnorm.graphs.terms.directed import CTriple as CTriple
 from unnorm.graphs.terms.directed import GWIDegree as GWIDegree
 from unnorm.graphs.terms.directed import GWODegree as GWODegree

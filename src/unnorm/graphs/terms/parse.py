@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from unnorm.errors import InputError, require
-from unnorm.graphs.terms import attributes, directed, structure
+from unnorm.graphs.terms import attributes, counts, directed, structure
 from unnorm.graphs.terms.base import AbstractTerm
 from unnorm.graphs.terms.offset import Offset
 
@@ -166,8 +166,14 @@ def _plain(kind: Callable[..., AbstractTerm], word: str, given: list[str]) -> Ab
 
 
 def _decayed(kind: Callable[..., AbstractTerm], word: str, given: list[str]) -> AbstractTerm:
-    given = [part for part in given if not part.replace(" ", "").lower().startswith("fixed=t")]
-    require(len(given) == 1, f"{word} takes one number, its decay, as in {word}(0.5)")
+    said = [part.replace(" ", "").lower() for part in given]
+    if any(part == "free" or part.startswith("fixed=f") for part in said):
+        return counts.CURVED[word]()
+    given = [part for part, plain in zip(given, said, strict=True) if not plain.startswith("fixed=t")]
+    require(
+        len(given) == 1,
+        f"{word} takes one number, its decay, as in {word}(0.5); {word}(free) estimates it",
+    )
     return kind(_number(given[0], word))
 
 
