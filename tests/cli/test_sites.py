@@ -59,7 +59,7 @@ def test_a_markov_network_shows_which_columns_go_together(file, tmp_path):
     pairs = strengths[[0, 2, 4], [1, 3, 5]]
     others = strengths[np.triu_indices(6, 1)].sum() - pairs.sum()
     # The error of a log odds ratio of 2,400 rows: each cell's count is near 1080 or 120.
-    error = np.sqrt((2 / 1080 + 2 / 120))
+    error = np.sqrt(2 / 1080 + 2 / 120)
     assert np.all(np.abs(pairs - TIED) < 4.5 * error) and others < 12 * 3 * error
     assert "Which columns go together" in (out / "report.html").read_text()
     listed = [line.split(",") for line in (out / "figures" / "couplings.csv").read_text().splitlines()[1:]]

@@ -232,7 +232,9 @@ def test_at_the_maximum_statistics_have_the_mean_of_the_data():
     family = ExponentialFamily(FEW.space, lambda x: jnp.stack([x.sum(), x[0] @ x[1], x.std()]), jnp.zeros(3))
     rows = truth(PLANTED).draws(500, seed=7)
     mean = np.mean([family.statistics(jnp.asarray(x)) for x in rows], axis=0)
-    learnt = {o: minimised(family, o(), rows, key=jax.random.key(0)).model for o in (EnumeratedLikelihood, PseudoLikelihood)}
+    learnt = {
+        o: minimised(family, o(), rows, key=jax.random.key(0)).model for o in (EnumeratedLikelihood, PseudoLikelihood)
+    }
     off = {o: np.abs(enumerated(m).mean(family.statistics) - mean).max() for o, m in learnt.items()}
     assert off[EnumeratedLikelihood] < 2e-3 < 5e-3 < off[PseudoLikelihood]
 

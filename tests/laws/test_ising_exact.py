@@ -81,7 +81,9 @@ def test_the_model_of_the_library_is_the_one_that_is_meant():
 def test_wide_tori_do_not_overflow_and_turn():
     for beta in (0.3, CRITICAL, 2.5):
         assert torus_log_z((6, 50), beta) == pytest.approx(torus_log_z((50, 6), beta), rel=1e-12)
-        assert torus_log_z((6, 40), beta) == pytest.approx(strip((6, 40), 0, beta, around=(True, True)).log_z, rel=1e-12)
+        assert torus_log_z((6, 40), beta) == pytest.approx(
+            strip((6, 40), 0, beta, around=(True, True)).log_z, rel=1e-12
+        )
         assert math.isfinite(torus_log_z((300, 500), beta))
 
 

@@ -31,7 +31,10 @@ def test_a_deep_machine_is_an_rbm_of_its_odd_layers():
     assert folded.weights.shape == (5, 7)
     assert float(enumerated_log_z(folded)) == pytest.approx(truth(DEEP).log_z, abs=1e-5)
     # Control: without the last layer it is another machine.
-    assert abs(float(enumerated_log_z(DeepBoltzmann(DEEP.weights[:2], DEEP.biases[:3]).folded())) - truth(DEEP).log_z) > 0.1
+    assert (
+        abs(float(enumerated_log_z(DeepBoltzmann(DEEP.weights[:2], DEEP.biases[:3]).folded())) - truth(DEEP).log_z)
+        > 0.1
+    )
     # The law of the odd layers is that of the fold.
     means = truth(folded).mean(lambda x: x)
     assert np.allclose(truth(DEEP).mean(DEEP.odd), means, atol=1e-5)

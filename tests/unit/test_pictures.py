@@ -101,6 +101,7 @@ def test_other_pictures_are_read_by_the_labels_and_the_scale_of_the_model(tmp_pa
     for name, part in (("cats", COLOUR[:12]), ("dogs", COLOUR[12:])):
         saved(tmp_path / "all" / name, part)
     schema = read(tmp_path / "all", "label").schema
+
     def like(values, labels=("dogs",) * 3):
         np.savez(tmp_path / "other.npz", x=values, y=np.array(labels))
         return KIND.read_like(Origin(tmp_path / "other.npz", Asked(None, ("label",))), schema)

@@ -102,6 +102,8 @@ EXPERIMENTS = (
     ("faces", "a diffusion of one face: draws, faces between two, faces out of noise with their spread"),
     ("diffusion-modes", "Yu et al. 2025, Fig. 2: energy diffusions with and without the CNCE regulariser"),
     ("digits-likelihood", "Song 2022, Table 9.2: what weighting, levels and dequantisation do to likelihood"),
+    ("score-toy", "Song 2022, Figs 5.1, 5.2: where a score of data is wrong, and what noise does to that"),
+    ("ncsn-techniques", "Song and Ermon 2020: scales, ratio, parametrisation, steps and averaging, one by one"),
     (
         "solver-table",
         "Song 2022, Table 7.1, Fig. 7.3: predictors and correctors, and every solver's error by evaluations",

@@ -16,9 +16,9 @@ from unnorm.catalogue.entry import (
 )
 from unnorm.catalogue.sites import SITES
 from unnorm.energies.reference import Chosen, OneGaussian
+from unnorm.errors import require
 from unnorm.networks import MLP, ResNet
 from unnorm.scores import LevelledScore
-from unnorm.errors import require
 from unnorm.spaces import Categorical, Real
 
 

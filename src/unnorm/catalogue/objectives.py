@@ -6,7 +6,16 @@ from pydantic import Field
 
 from unnorm import noises, objectives, samplers
 from unnorm.catalogue.diffusion import LEVELS
-from unnorm.catalogue.entry import Context, Entry, Options, chosen, on_reals, on_reals_and_sites, on_sites, on_vectors_and_sites
+from unnorm.catalogue.entry import (
+    Context,
+    Entry,
+    Options,
+    chosen,
+    on_reals,
+    on_reals_and_sites,
+    on_sites,
+    on_vectors_and_sites,
+)
 from unnorm.catalogue.site_objectives import SITES, site_walk
 from unnorm.energies import AbstractHidden, NeuralEnergy, Tilted
 from unnorm.errors import require

@@ -91,7 +91,7 @@ def fit_graph_command(
         if not begun:
             run.discard()
         raise
-    goodness, evidence = (found_out(run, stages) if report else (None, None))
+    goodness, evidence = found_out(run, stages) if report else (None, None)
     verdict = judge_graph(fitted, goodness, evidence)
     content = content_of(run, goodness, evidence, verdict)
     page = None
@@ -106,7 +106,9 @@ def fit_graph_command(
         print(fitted)
         print(f"\n{in_a_sentence(verdict)}")
         print(f"Saved in {path}" if page is None else f"Report: {page}")
-    require(fitted.outcome.ok, "no estimate: the model is degenerate, as said above; use the terms that are advised there")
+    require(
+        fitted.outcome.ok, "no estimate: the model is degenerate, as said above; use the terms that are advised there"
+    )
 
 
 def found_out(run: GraphRun, stages: Stages) -> tuple[Goodness | None, Evidence | None]:
@@ -141,7 +143,9 @@ def content_of(run: GraphRun, goodness: Goodness | None, evidence: Evidence | No
     return content
 
 
-def sample_graph_command(path: Path, n: int, out: Path | None, force: bool, seed: int, as_json: bool, quiet: bool) -> None:
+def sample_graph_command(
+    path: Path, n: int, out: Path | None, force: bool, seed: int, as_json: bool, quiet: bool
+) -> None:
     """n graphs: in one file, in a folder with a file for each, or as lines of edges on stdout."""
     folder = out if out is not None and not out.suffix else None
     if folder is not None:
@@ -153,7 +157,9 @@ def sample_graph_command(path: Path, n: int, out: Path | None, force: bool, seed
         require_network_format(out, n)
         require_new(out, force=force)
     run = GraphRun.open(path)
-    require(run.fitted.outcome.ok, f"there is nothing to draw from: the model of {path} is degenerate and has no estimate")
+    require(
+        run.fitted.outcome.ok, f"there is nothing to draw from: the model of {path} is degenerate and has no estimate"
+    )
     graphs = run.fitted.simulate(n, key=seed)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)

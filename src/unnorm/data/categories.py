@@ -68,7 +68,9 @@ class CategoriesKind(AbstractSitesKind):
         return made
 
     def about(self, schema: CategoriesSchema, values: np.ndarray) -> str:
-        fewer = [name for name, top in zip(schema.columns, values.max(axis=0), strict=True) if top + 1 < schema.categories]
+        fewer = [
+            name for name, top in zip(schema.columns, values.max(axis=0), strict=True) if top + 1 < schema.categories
+        ]
         said = f"Values are read as categories 0 to {schema.categories - 1}, in no order."
         if not fewer:
             return said

@@ -68,7 +68,9 @@ def read_npz(path: Path) -> RawNetwork:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{shown} is no .npz file of arrays; write it with numpy.savez or scipy.sparse.save_npz") from error
+        raise InputError(
+            f"{shown} is no .npz file of arrays; write it with numpy.savez or scipy.sparse.save_npz"
+        ) from error
     names = arrays.pop("labels", None)
     labels = None if names is None else [str(name) for name in names.tolist()]
     if "format" in arrays and "shape" in arrays:
@@ -95,6 +97,8 @@ def read_values(path: Path, n: int) -> np.ndarray | None:
         return None
     if values.ndim == 2 and values.shape[1] in (2, 3) and values.shape[0] != values.shape[1]:
         return None  # a list of edges
-    require(values.shape == (n, n), f"{shown} has shape {tuple(values.shape)}; a matrix for {n} vertices has ({n}, {n})")
+    require(
+        values.shape == (n, n), f"{shown} has shape {tuple(values.shape)}; a matrix for {n} vertices has ({n}, {n})"
+    )
     require(values.dtype.kind in "biuf" and bool(np.isfinite(values).all()), f"{shown} has values that are no numbers")
     return values.astype(np.float64)

@@ -49,7 +49,9 @@ class NodeTable:
         own = {name: [values[i] for i in order] for name, values in self.attributes.items()}
         both = sorted(set(own) & set(raw.attributes))
         if both:
-            remarks.append(f"{', '.join(both)} of {shown} gave way to the column{'s' * (len(both) > 1)} of {self.source!r}.")
+            remarks.append(
+                f"{', '.join(both)} of {shown} gave way to the column{'s' * (len(both) > 1)} of {self.source!r}."
+            )
         return RawNetwork(labels, raw.pairs, raw.directed, {**raw.attributes, **own}, raw.complete, tuple(remarks))
 
 

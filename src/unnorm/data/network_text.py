@@ -45,7 +45,9 @@ def read_delimited_network(path: Path) -> RawNetwork:
         )
     remarks: list[str] = []
     if width > 2:
-        remarks.append(f"Of the {width} columns of {shown} the first two are the ends of edges; the others are not used.")
+        remarks.append(
+            f"Of the {width} columns of {shown} the first two are the ends of edges; the others are not used."
+        )
     ends = whole_or_words([cell for row in rows for cell in row[:2]])
     labels = list(dict.fromkeys(ends))
     if all(isinstance(label, int) for label in labels):
@@ -81,7 +83,9 @@ def _cells(text: str, shown: str) -> tuple[list[list[str]], list[int]]:
             fields = next(csv.reader(io.StringIO(text), delimiter=mark or " ", skipinitialspace=True))
             rows.append([cell.strip() for cell in fields])
         except (csv.Error, StopIteration) as error:
-            raise InputError(f"line {number} of {shown} cannot be split into fields ({error}); check its quotes") from error
+            raise InputError(
+                f"line {number} of {shown} cannot be split into fields ({error}); check its quotes"
+            ) from error
     return rows, [number for number, _ in kept]
 
 
@@ -110,15 +114,19 @@ def _matrix(rows: list[list[str]], shown: str) -> RawNetwork | None:
     if len(rows) >= 3 and len({len(row) for row in rows}) == 1 and len(rows[0]) == len(rows):
         beside = [row[0] for row in rows[1:]]
         above = rows[0][1:]
-        if beside == above and not all(map(_is_number, rows[0])):
-            names, body = above, [row[1:] for row in rows[1:]]
-        elif rows[0][0] == "" and len(set(above)) == len(above):
+        if (beside == above and not all(map(_is_number, rows[0]))) or (
+            rows[0][0] == "" and len(set(above)) == len(above)
+        ):
             names, body = above, [row[1:] for row in rows[1:]]
     elif len(rows) >= 3 and len(rows) == len(rows[0]) + 1 and all(len(row) == len(rows[0]) for row in rows):
         if not all(map(_is_number, rows[0])):
             names, body = rows[0], rows[1:]
     n = len(body)
-    if n < 3 or any(len(row) != n for row in body) or not all(_is_number(cell) or cell == "" for row in body for cell in row):
+    if (
+        n < 3
+        or any(len(row) != n for row in body)
+        or not all(_is_number(cell) or cell == "" for row in body for cell in row)
+    ):
         return None
     if n == 3 and names is None and not all(cell in ("0", "1", "0.0", "1.0") for row in body for cell in row):
         return None  # three edges with a weight beside each

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unnorm.data.network_matrices import read_npy, read_npz
 from unnorm.data.network_nodes import NodeTable, read_nodes
 from unnorm.data.network_raw import RawNetwork, some
 from unnorm.data.network_text import read_delimited_network
 from unnorm.data.network_trees import read_gml, read_graphml, read_json
-from unnorm.data.network_matrices import read_npy, read_npz
 from unnorm.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -107,12 +107,18 @@ def network_from(raw: RawNetwork, source: str, table: NodeTable | None, directed
     require(len(raw.labels) >= 2, f"{shown} has {len(raw.labels)} vertices, and a random graph needs at least 2")
     require(len(raw.labels) <= MOST_VERTICES, f"{shown} has more than {MOST_VERTICES:,} vertices; take a part of it")
     number = {label: v for v, label in enumerate(raw.labels)}
-    require(len(number) == len(raw.labels), f"{shown} names a vertex twice: {_twice(raw.labels)}; give each its own name")
+    require(
+        len(number) == len(raw.labels), f"{shown} names a vertex twice: {_twice(raw.labels)}; give each its own name"
+    )
     remarks = list(raw.remarks)
     loops = [a for a, b in raw.pairs if a == b]
     if loops:
         owners = list(dict.fromkeys(loops))
-        said = "1 vertex has an edge to itself" if len(owners) == 1 else f"{len(owners)} vertices have an edge to themselves"
+        said = (
+            "1 vertex has an edge to itself"
+            if len(owners) == 1
+            else f"{len(owners)} vertices have an edge to themselves"
+        )
         remarks.append(f"{said} ({some(owners)}); these models know no such edges, so they are left out.")
     pairs = [(number[a], number[b]) for a, b in raw.pairs if a != b]
     settled, said = _settled(raw, pairs, directed, shown)
@@ -125,7 +131,9 @@ def network_from(raw: RawNetwork, source: str, table: NodeTable | None, directed
     for name, values in raw.attributes.items():
         missing = [label for label, value in zip(raw.labels, values, strict=True) if value is None]
         if missing and len(missing) < len(values):
-            remarks.append(f"The attribute {name} is missing for {len(missing)} of {len(values)} vertices ({some(missing)}).")
+            remarks.append(
+                f"The attribute {name} is missing for {len(missing)} of {len(values)} vertices ({some(missing)})."
+            )
     kept_attributes = {name: values for name, values in raw.attributes.items() if any(v is not None for v in values)}
     array = np.array(edges, np.int32).reshape(-1, 2)
     return NetworkData(tuple(raw.labels), settled, array, kept_attributes, source, tuple(remarks))
@@ -136,9 +144,7 @@ def _twice(labels: list[Any]) -> str:
     return some(dict.fromkeys(label for label in labels if label in seen or seen.add(label)))
 
 
-def _settled(
-    raw: RawNetwork, pairs: list[tuple[int, int]], asked: bool | None, shown: str
-) -> tuple[bool, list[str]]:
+def _settled(raw: RawNetwork, pairs: list[tuple[int, int]], asked: bool | None, shown: str) -> tuple[bool, list[str]]:
     """Whether edges have directions, and what is to be said about it."""
     there = set(pairs)
     both = sum((b, a) in there for a, b in there)
@@ -153,7 +159,9 @@ def _settled(
         said = f"The {len(there)} edges with directions became {len({(min(p), max(p)) for p in there})} without."
         return False, [said] if raw.directed or both else []
     if there and both == len(there):
-        return False, [f"Every edge stands in {shown} in both directions: they are read as {len(there) // 2} edges without."]
+        return False, [
+            f"Every edge stands in {shown} in both directions: they are read as {len(there) // 2} edges without."
+        ]
     require(
         both == 0,
         f"{both} of {len(there)} edges of {shown} stand there in both directions and the others in one; say --directed "

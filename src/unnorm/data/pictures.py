@@ -256,7 +256,9 @@ def _label_names(names: tuple[str, ...], asked: tuple[str, ...], source: str, *,
     if not asked:
         return ()
     require(asked == ("label",), f"the condition of pictures is called label, not {', '.join(asked)}")
-    require(len(names) >= least, f"{source!r} has no labels; put pictures of each kind in a folder of its own, or add y")
+    require(
+        len(names) >= least, f"{source!r} has no labels; put pictures of each kind in a folder of its own, or add y"
+    )
     return asked
 
 

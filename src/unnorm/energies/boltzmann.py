@@ -231,7 +231,9 @@ class DeepBoltzmann(AbstractFactorised):
             beside = {odd - 1: self.weights[odd - 1].T}
             if odd < len(self.weights):
                 beside[odd + 1] = self.weights[odd]
-            empty = [jnp.zeros((len(self.biases[odd]), len(self.biases[even]))) for even in range(0, len(self.biases), 2)]
+            empty = [
+                jnp.zeros((len(self.biases[odd]), len(self.biases[even]))) for even in range(0, len(self.biases), 2)
+            ]
             rows.append(jnp.concatenate([beside.get(2 * k, none) for k, none in enumerate(empty)], axis=1))
         visible, hidden = jnp.concatenate(self.biases[1::2]), jnp.concatenate(self.biases[0::2])
         return RBM(Binary((len(visible),)), jnp.concatenate(rows), visible, hidden)

@@ -62,14 +62,18 @@ def torus_log_z(shape: tuple[int, int], coupling: float) -> float:
     11.050384
     """
     _require_torus(shape)
-    require(coupling > 0, f"Kaufman's formula is for neighbours that like to be equal, coupling above 0, not {coupling}")
+    require(
+        coupling > 0, f"Kaufman's formula is for neighbours that like to be equal, coupling above 0, not {coupling}"
+    )
     return _kaufman(*shape, complex(coupling)).real
 
 
 def torus_equal(shape: tuple[int, int], coupling: float) -> float:
     """The mean number of equal neighbours there, d log Z / d coupling; the mean energy is minus coupling times it."""
     _require_torus(shape)
-    require(coupling > 0, f"Kaufman's formula is for neighbours that like to be equal, coupling above 0, not {coupling}")
+    require(
+        coupling > 0, f"Kaufman's formula is for neighbours that like to be equal, coupling above 0, not {coupling}"
+    )
     return _slope(lambda b: _kaufman(*shape, b), coupling)
 
 

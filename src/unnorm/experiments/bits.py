@@ -133,9 +133,7 @@ def run(job: Job) -> Result:
         tuple(rows),
         _claims(found),
         {
-            "tables": {
-                name: {label: likelihood(found[name][label]).to_dict() for label in METHODS} for name in TABLES
-            },
+            "tables": {name: {label: likelihood(found[name][label]).to_dict() for label in METHODS} for name in TABLES},
             "tree": TABLES,
         },
         ("Published: a Chow-Liu tree on the same test rows. Seconds of the mixture and of its tilt are of both.",),

@@ -18,7 +18,18 @@ from unnorm.data.black_and_white import BlackAndWhite, binarised_mnist
 from unnorm.energies import RBM, DeepBoltzmann
 from unnorm.estimate import Estimate
 from unnorm.experiments.base import Claim, Experiment, Job, Result, Row, exact
-from unnorm.experiments.machines import GAP, LOG_Z, LOWER, SHEET, UPPER, Annealing, figures, judged, learnt_deep, learnt_rbm
+from unnorm.experiments.machines import (
+    GAP,
+    LOG_Z,
+    LOWER,
+    SHEET,
+    UPPER,
+    Annealing,
+    figures,
+    judged,
+    learnt_deep,
+    learnt_rbm,
+)
 from unnorm.plots import new_figure, picture
 
 DEEP, SHALLOW = "two layers", "one layer"

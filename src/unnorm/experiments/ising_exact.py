@@ -156,7 +156,11 @@ def run(job: Job) -> Result:
                 told = {n: Estimate.from_dict(piece[n]) for n in (ENERGY, MOMENT, LOG_Z) if n in piece}
                 rows.append(Row(f"{shape}, {place}: {method}", {**told, OFF: exact(off[shape, place, method])}))
     for place, beta in BETAS.items():
-        infinite = {ENERGY: -beta * onsager_equal(beta), MOMENT: yang_magnetisation(beta) ** 2, LOG_Z: onsager_log_z(beta)}
+        infinite = {
+            ENERGY: -beta * onsager_equal(beta),
+            MOMENT: yang_magnetisation(beta) ** 2,
+            LOG_Z: onsager_log_z(beta),
+        }
         rows.append(Row(f"infinite, {place}: Onsager, Yang", {n: exact(v) for n, v in infinite.items()}))
     remarks = [
         f"{shape}, {place}, {method}: {warning}"

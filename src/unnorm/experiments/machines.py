@@ -55,7 +55,9 @@ def learnt_deep(rows: np.ndarray, hidden: tuple[int, ...], steps: int, key: PRNG
     begin, run = jax.random.split(key)
     sizes = (rows.shape[1], *hidden)
     keys = jax.random.split(begin, len(hidden))
-    weights = [0.01 * jax.random.normal(k, pair) for k, pair in zip(keys, zip(sizes, sizes[1:], strict=False), strict=True)]
+    weights = [
+        0.01 * jax.random.normal(k, pair) for k, pair in zip(keys, zip(sizes, sizes[1:], strict=False), strict=True)
+    ]
     model = DeepBoltzmann(weights, (log_odds(rows), *(jnp.zeros(size) for size in hidden)))
     objective = MeanFieldPCD(Gibbs(), chains=100, moves=1, sweeps=8)
     return fit(model, objective, rows, steps=steps, batch=100, rate=2e-3, evaluations=5, key=run, progress=False).model
@@ -81,16 +83,16 @@ def _constant(model: RBM | DeepBoltzmann, draws: np.ndarray, size: Annealing, ke
     return layered_bracket(model, draws, base, chains=size.chains, levels=size.levels, key=key)
 
 
-def judged(model: RBM | DeepBoltzmann, train: np.ndarray, test: np.ndarray, size: Annealing, seed: int) -> dict[str, Any]:
+def judged(
+    model: RBM | DeepBoltzmann, train: np.ndarray, test: np.ndarray, size: Annealing, seed: int
+) -> dict[str, Any]:
     """The mean log-likelihood of test rows between two bounds, log Z, draws to look at; plain data."""
     walk, anneal, rows = jax.random.split(jax.random.fold_in(jax.random.key(seed), 7), 3)
     draws = settled(model, train, size.chains, size.moves, walk)
     found = _constant(model, draws, size, anneal)
     if isinstance(model, DeepBoltzmann):
         test = test[: size.rows]
-        values, errors = unnormalised_evidence(
-            model, test, chains=size.row_chains, levels=size.row_levels, key=rows
-        )
+        values, errors = unnormalised_evidence(model, test, chains=size.row_chains, levels=size.row_levels, key=rows)
         bias = float(np.mean(errors**2) / 2)
     else:
         values, bias = -energies(model, test), 0.0

@@ -85,9 +85,7 @@ def _theirs(data: BlackAndWhite, rate: float, seconds: float, size: Size, seed: 
         machine.partial_fit(rows[order[:100]])
         order, updates = order[100:], updates + 1
     taken = time.perf_counter() - began
-    model = RBM(
-        Binary((rows.shape[1],)), machine.components_.T, machine.intercept_visible_, machine.intercept_hidden_
-    )
+    model = RBM(Binary((rows.shape[1],)), machine.components_.T, machine.intercept_visible_, machine.intercept_hidden_)
     return {**judged(model, data.train, data.test, size.annealing, seed), SECONDS: taken, UPDATES: updates}
 
 

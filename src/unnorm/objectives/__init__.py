@@ -1,7 +1,7 @@
 """How a model learns: losses whose chains, anchors and noises live in a state."""
 
-from unnorm.objectives.at_level import AtLevel as AtLevel
 from unnorm.objectives.adapted import AdaptedCNCE as AdaptedCNCE
+from unnorm.objectives.at_level import AtLevel as AtLevel
 from unnorm.objectives.base import AbstractObjective as AbstractObjective
 from unnorm.objectives.base import Info as Info
 from unnorm.objectives.cnce import CNCE as CNCE

@@ -54,7 +54,9 @@ def _band(axes: Axes, panel: Panel) -> None:
     axes.plot(x, np.median(panel.drawn, axis=0), color=MODEL, linewidth=1, label="their median")
     axes.plot(x, panel.observed, color=DATA, marker="o", markersize=4, label="the network")
     step = -(-len(x) // TICKS)
-    ticks = sorted({*x[::step].tolist(), len(x) - 1} - ({x[::step][-1]} if len(x) - 1 - x[::step][-1] in range(1, step) else set()))
+    ticks = sorted(
+        {*x[::step].tolist(), len(x) - 1} - ({x[::step][-1]} if len(x) - 1 - x[::step][-1] in range(1, step) else set())
+    )
     axes.set_xticks(ticks, [panel.values[t] for t in ticks])
     axes.set_title(f"{panel.name}  (p = {panel.p_value:.2g})")
     axes.set_ylabel("how many")
@@ -77,12 +79,20 @@ def trace_picture(trace: Trace) -> Picture:
         axes.locator_params(axis="y", nbins=4)
         grid_lines(axes, "y")
     places[-1].set_xlabel("draw")
-    rest = f" Drawn are {TRACES} of {len(trace.names)} statistics; the file has all." if len(trace.names) > len(shown) else ""
+    rest = (
+        f" Drawn are {TRACES} of {len(trace.names)} statistics; the file has all."
+        if len(trace.names) > len(shown)
+        else ""
+    )
     chain, draw = np.indices((chains, draws)).reshape(2, -1)
     return Picture(
         "trace",
         figure,
-        {"chain": chain + 1, "draw": draw + 1, **{name: trace.statistics[:, :, k].ravel() for k, name in enumerate(trace.names)}},
+        {
+            "chain": chain + 1,
+            "draw": draw + 1,
+            **{name: trace.statistics[:, :, k].ravel() for k, name in enumerate(trace.names)},
+        },
         alt=f"Statistics of {chains} chains of {draws} graphs each: {', '.join(trace.names)}.",
         caption=f"{chains} chains of {draws} graphs drawn at the estimate; the blue line is the network's own. Chains that "
         f"wander about that line, and about each other, have mixed.{rest}",
@@ -98,7 +108,9 @@ def network_picture(network: Network, drawn: np.ndarray | None, attribute: str |
     figure = new_figure(WIDE, 5.0)
     colours, labels = _colours(network, attribute)
     numbers: dict[str, list[Any]] = {name: [] for name in ("what", "from", "to", "x_from", "y_from", "x_to", "y_to")}
-    for axes, (title, edges) in zip(figure.subplots(1, 2, squeeze=False)[0], [*parts, *[("", None)] * (2 - len(parts))], strict=True):
+    for axes, (title, edges) in zip(
+        figure.subplots(1, 2, squeeze=False)[0], [*parts, *[("", None)] * (2 - len(parts))], strict=True
+    ):
         if edges is None:
             axes.set_visible(False)
             continue
@@ -163,14 +175,23 @@ def _draw(axes: Axes, network: Network, edges: np.ndarray, place: np.ndarray, co
     width = float(np.clip(120 / max(len(edges), 1), 0.35, 1.2))
     if network.directed and len(edges) <= 1000:
         for a, b in segments:
-            arrow = {"arrowstyle": "-|>", "color": QUIET, "linewidth": width, "shrinkA": 3, "shrinkB": 3, "mutation_scale": 7}
+            arrow = {
+                "arrowstyle": "-|>",
+                "color": QUIET,
+                "linewidth": width,
+                "shrinkA": 3,
+                "shrinkB": 3,
+                "mutation_scale": 7,
+            }
             axes.annotate("", xy=b, xytext=a, arrowprops=arrow)
     else:
         axes.add_collection(LineCollection(segments.tolist(), colors=QUIET, linewidths=width, zorder=1))
     axes.scatter(*place.T, s=size, c=colours, edgecolors="white", linewidths=0.5, zorder=2)
     if network.n <= 40:
         for v, label in enumerate(network.labels):
-            axes.annotate(label_of(str(label), 14), place[v], xytext=(4, 4), textcoords="offset points", fontsize=6.5, color=INK)
+            axes.annotate(
+                label_of(str(label), 14), place[v], xytext=(4, 4), textcoords="offset points", fontsize=6.5, color=INK
+            )
     axes.set_aspect("equal")
     axes.margins(0.06)
     axes.set_axis_off()
@@ -185,7 +206,9 @@ def evidence_picture(evidence: Evidence) -> Picture:
     low, high = np.quantile(drawn, [0.05, 0.95], axis=1)
     axes.fill_between(at, low, high, color=MODEL, alpha=0.15, linewidth=0, label="90% of graphs drawn")
     some = drawn[:, :: max(1, drawn.shape[1] // 64)]
-    axes.plot(np.repeat(at, some.shape[1]), some.ravel(), ".", color=MODEL, markersize=3, alpha=0.35, label="graphs drawn")
+    axes.plot(
+        np.repeat(at, some.shape[1]), some.ravel(), ".", color=MODEL, markersize=3, alpha=0.35, label="graphs drawn"
+    )
     axes.plot(at, evidence.middle, color=MODEL, linewidth=1.4, label="their median")
     axes.axhline(evidence.observed, color=DATA, label="the network")
     if evidence.leap is not None and evidence.observed > 0 and high.max() > 20 * evidence.observed:

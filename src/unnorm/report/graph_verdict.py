@@ -15,25 +15,39 @@ def judge_graph(fitted: FittedGraph, goodness: Goodness | None, evidence: Eviden
     """The headline, what to add to it, and whether it is good news."""
     if not fitted.outcome.ok:
         told = (evidence.sentence,) if evidence is not None else (fitted.outcome.message.capitalize() + ".",)
-        return Verdict("Do not use this model: it is degenerate and has no estimate.", (*told, fitted.outcome.advice), "bad")
+        return Verdict(
+            "Do not use this model: it is degenerate and has no estimate.", (*told, fitted.outcome.advice), "bad"
+        )
     details = [_errors(fitted)]
     infinite = [row.name for row in fitted.coefficients if row.kind == "infinite"]
     if infinite:
         details.append(f"The estimate of {_and(infinite)} is infinite; its one-sided interval is in the table.")
     if goodness is None:
-        return Verdict("Fitted; how well is not known yet: unnorm evaluate compares its graphs with the network.", tuple(details), "open")
+        return Verdict(
+            "Fitted; how well is not known yet: unnorm evaluate compares its graphs with the network.",
+            tuple(details),
+            "open",
+        )
     level = DOUBTFUL / len(goodness.panels)
     odd = [panel for panel in goodness.panels if panel.p_value < level]
     if odd:
         told = _and([f"{panel.name} (p {_p(panel.p_value, goodness.graphs)})" for panel in odd])
-        details.append("Its coefficients describe the network less than their errors suggest; another term may mend it.")
-        return Verdict(f"Believe it with care: the network is unlike graphs drawn from the model in {told}.", tuple(details), "open")
+        details.append(
+            "Its coefficients describe the network less than their errors suggest; another term may mend it."
+        )
+        return Verdict(
+            f"Believe it with care: the network is unlike graphs drawn from the model in {told}.",
+            tuple(details),
+            "open",
+        )
     least = min(goodness.panels, key=lambda panel: panel.p_value)
     details.append(
         f"Of {_and([panel.name for panel in goodness.panels])}, {least.name} is the least alike: "
         f"p = {least.p_value:.2g} over {goodness.graphs} graphs."
     )
-    return Verdict("Believe it as far as this shows: graphs drawn from the model look like the network.", tuple(details), "good")
+    return Verdict(
+        "Believe it as far as this shows: graphs drawn from the model look like the network.", tuple(details), "good"
+    )
 
 
 def _errors(fitted: FittedGraph) -> str:

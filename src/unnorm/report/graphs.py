@@ -112,7 +112,10 @@ def fitted_section(run: GraphRun) -> Section:
     facts = [
         ("Data", settings.source),
         ("Vertices", f"{network.n:,}, of which {_alone(run):,} have no edge"),
-        ("Edges", f"{len(network.edges):,} {'with' if network.directed else 'without'} directions, {network.dyads:,} pairs"),
+        (
+            "Edges",
+            f"{len(network.edges):,} {'with' if network.directed else 'without'} directions, {network.dyads:,} pairs",
+        ),
         ("Attributes", known),
         ("Terms", settings.terms),
         ("Seed", str(settings.seed)),

@@ -1,12 +1,13 @@
 """What is found out about the fit of a network, each once and kept: draws, and why a degenerate model has no estimate."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from unnorm.graphs import FittedGraph, Model, Network, logistic
 from unnorm.graphs.chains import Chains
+from unnorm.graphs.constraints import SameEdgeCount
 from unnorm.runs.graphs import GraphRun
 
 #: Chains of the trace, draws of each, and most proposals of all.
@@ -136,10 +137,11 @@ def sweep(model: Model, network: Network, seed: int) -> Evidence:
     observed = float(model.statistics(edges)[k])
     interval = int(np.clip(SWEEP_PROPOSALS / (PLACES * CHAINS * (SWEPT + LET_GO)), 16, 10 * len(edges) + 16))
     whole = model.full(end)
+    within = replace(model, constraint=SameEdgeCount())
 
     def at(place: float) -> np.ndarray:
         theta = np.where(dependent & ~model.fixed, place * whole, whole)
-        chains = Chains(model, [edges] * CHAINS, key=seed, stream=201, edge_count=True)
+        chains = Chains(within, [edges] * CHAINS, key=seed, stream=201)
         chains.draw(theta, LET_GO, interval)
         return chains.draw(theta, SWEPT, interval)[..., k].ravel()
 

@@ -10,7 +10,7 @@ import numpy as np
 from unnorm.data.pictures import PictureSchema
 from unnorm.estimate import Estimate
 from unnorm.evaluation import FeatureFigures, feature_figures, picture_features
-from unnorm.runs.finding import AbstractDraws, AbstractFinding, Arrays
+from unnorm.runs.finding import AbstractDraws, AbstractPlainFinding, Arrays
 from unnorm.runs.prepare import Prepared, points_of
 from unnorm.spaces import AbstractSpace, Categorical, Conditioned
 
@@ -24,7 +24,7 @@ NAMES = {
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureFidelity(AbstractFinding):
+class FeatureFidelity(AbstractPlainFinding):
     """Frechet distance, Inception-type score, precision and recall of draws, each beside that of halves of the data."""
 
     name: ClassVar[str] = "feature_fidelity"

@@ -86,7 +86,9 @@ def minimised(
     )
     weights, skeleton = eqx.partition(model, trainable(model))
     flat, back = ravel_pytree(weights)
-    require(len(flat) <= MOST, f"errors need a matrix of {len(flat)} x {len(flat)}; at most {MOST} parameters are taken")
+    require(
+        len(flat) <= MOST, f"errors need a matrix of {len(flat)} x {len(flat)}; at most {MOST} parameters are taken"
+    )
     rows = jnp.asarray(rows)
     start, noise = jax.random.split(key)
     arguments = (

@@ -202,7 +202,9 @@ def layered_ais(
 
     >>> import jax, jax.numpy as jnp, unnorm as un
     >>> machine = un.energies.RBM(un.spaces.Binary((3,)), jnp.ones((3, 2)), jnp.zeros(3), jnp.zeros(2))
-    >>> layered_ais(machine, levels=50, key=jax.random.key(0)).covers(float(un.energies.enumerated_log_z(machine)), 0.999)
+    >>> layered_ais(machine, levels=50, key=jax.random.key(0)).covers(
+    ...     float(un.energies.enumerated_log_z(machine)), 0.999
+    ... )
     True
     """
     place, run = jax.random.split(key)
