@@ -99,8 +99,8 @@ def _codes(score: AbstractLevelledScore, faces: np.ndarray, size: Size) -> dict[
     error = np.sqrt(((back - faces) ** 2).mean(axis=(1, 2, 3)))
     shares = np.linspace(0, 1, size.between)
     arcs = [
-        np.stack([np.asarray(slerp(*(jnp.asarray(c) for c in pair), a)) for a in shares])
-        for pair in zip(codes[::2], codes[1::2], strict=True)
+        np.stack([np.asarray(slerp(jnp.asarray(one), jnp.asarray(other), a)) for a in shares])
+        for one, other in zip(codes[::2], codes[1::2], strict=True)
     ]
     return {
         BACK: mean_estimate(error, "root mean square over pixels").to_dict(),
