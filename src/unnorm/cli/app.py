@@ -107,6 +107,10 @@ def fit(
     method: Annotated[
         str | None, typer.Option(help="How a network is fitted: auto, exact, mcmc, or mple (pseudo-likelihood).")
     ] = None,
+    constraint: Annotated[
+        str | None,
+        typer.Option(help="Compare a network only with those of as many edges (edges), or equal degrees (degrees)."),
+    ] = None,
     hidden: Annotated[int | None, typer.Option(min=1, help="Hidden units of --model rbm.")] = None,
     lattice: Annotated[
         str | None, typer.Option(help="The sides of the lattice of --model ising, e.g. 4x5: its sites are the columns.")
@@ -123,7 +127,8 @@ def fit(
 
     training = {"steps": steps, "batch": batch, "rate": rate, "patience": patience, "evaluations": evaluations}
     asked = {
-        "--terms": terms, "--nodes": nodes, "--directed": directed, "--covariate": covariate or None, "--method": method,
+        "--terms": terms, "--nodes": nodes, "--directed": directed, "--covariate": covariate or None,
+        "--method": method, "--constraint": constraint,
     }  # fmt: skip
     if wants_graph(data, model, kind, asked):
         rows = {
@@ -132,8 +137,8 @@ def fit(
         }  # fmt: skip
         refuse_others(rows, "a network, which has no rows; its terms are fitted by likelihood")
         fit_graph_command(
-            data, terms, nodes, directed, covariate or [], method, out, resume=resume, report=report, seed=seed,
-            as_json=json, quiet=quiet,
+            data, terms, nodes, directed, covariate or [], method, constraint, out, resume=resume, report=report,
+            seed=seed, as_json=json, quiet=quiet,
         )  # fmt: skip
         return
     from unnorm.cli.learn import fit_command

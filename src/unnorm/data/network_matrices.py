@@ -28,8 +28,8 @@ def from_matrix(matrix: Any, names: Sequence[str] | None, shown: str) -> RawNetw
     bad = ~np.isfinite(values)
     require(
         not bad.any(),
-        f"the matrix in {shown} has {int(bad.sum())} values that are no numbers; pairs of which nothing is known cannot "
-        "be fitted: write 0 or 1",
+        f"the matrix in {shown} has {int(bad.sum())} values that are no numbers; pairs of which nothing is known "
+        "cannot be fitted: write 0 or 1",
     )
     there = values != 0
     values, rows, columns = values[there], rows[there], columns[there]

@@ -62,8 +62,8 @@ def _gaps(labels: Sequence[int], shown: str) -> list[str]:
     if not absent or len(absent) > len(labels):
         return []
     return [
-        f"No edge of {shown} has the number{'s' * (len(absent) > 1)} {some(absent)}, between {labels[0]} and {labels[-1]}; "
-        "vertices without edges are known only from a table of nodes (--nodes)."
+        f"No edge of {shown} has the number{'s' * (len(absent) > 1)} {some(absent)}, between {labels[0]} and "
+        f"{labels[-1]}; vertices without edges are known only from a table of nodes (--nodes)."
     ]
 
 
@@ -118,9 +118,13 @@ def _matrix(rows: list[list[str]], shown: str) -> RawNetwork | None:
             rows[0][0] == "" and len(set(above)) == len(above)
         ):
             names, body = above, [row[1:] for row in rows[1:]]
-    elif len(rows) >= 3 and len(rows) == len(rows[0]) + 1 and all(len(row) == len(rows[0]) for row in rows):
-        if not all(map(_is_number, rows[0])):
-            names, body = rows[0], rows[1:]
+    elif (
+        len(rows) >= 3
+        and len(rows) == len(rows[0]) + 1
+        and all(len(row) == len(rows[0]) for row in rows)
+        and not all(map(_is_number, rows[0]))
+    ):
+        names, body = rows[0], rows[1:]
     n = len(body)
     if (
         n < 3

@@ -1,8 +1,8 @@
 """One network from a file: vertices with attributes, and edges.
 
-A network is a single point, not a set of rows that could be split, so it is no `AbstractKind`; what reads it stands here,
-beside the kinds, and hands on plain values. Loops and repeated edges are left out and said; what cannot be mended without
-guessing is refused in one sentence.
+A network is a single point, not a set of rows that could be split, so it is no `AbstractKind`; what reads it stands
+here, beside the kinds, and hands on plain values. Loops and repeated edges are left out and said; what cannot be mended
+without guessing is refused in one sentence.
 """
 
 from collections.abc import Callable, Mapping

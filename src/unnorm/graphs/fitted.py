@@ -131,7 +131,7 @@ class FittedGraph:
         require(self.outcome.ok, f"there is nothing to simulate from: {self.outcome.message}")
         require(count >= 1, f"ask for at least one graph, not {count}")
         chains = Chains(self.model, [self.graphs[0]], key=self.key if key is None else key, stream=77)
-        gap = self._gap
+        gap = self.gap
         chains.draw(self.theta, 1, 10 * gap)
         found = []
         for _ in range(count):
@@ -140,7 +140,7 @@ class FittedGraph:
         return found
 
     @cached_property
-    def _gap(self) -> int:
+    def gap(self) -> int:
         """Proposals after which a graph has forgotten where it was: two autocorrelation times."""
         told = self.diagnostics
         if "autocorrelation" in told:

@@ -22,6 +22,8 @@ from unnorm.graphs.network import Network
 SOURCES = 2000
 #: Counts by value are shown up to the last that 5% of the draws have, and at most so many.
 MOST_VALUES = 40
+#: The chance that a model that is right is doubted.
+DOUBTFUL = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,19 +90,31 @@ class Goodness:
         return known[name]
 
     @property
+    def draws(self) -> int:
+        """How many graphs were drawn."""
+        return len(self.features[0].draws)
+
+    @property
+    def unlike(self) -> tuple[Feature, ...]:
+        """Features that a model that is right would have by a chance of 5%, all of them together.
+
+        With few draws none can be so rare; then those that are farther off than every draw.
+        """
+        level = max(DOUBTFUL / len(self.features), 1.5 / (self.draws + 1))
+        return tuple(feature for feature in self.features if feature.p_value < level)
+
+    @property
     def sentence(self) -> str:
         """Whether to believe the model, in a sentence."""
-        draws = len(self.features[0].draws)
-        bad = [f for f in self.features if f.p_value < 0.05]
-        if not bad:
+        if not self.unlike:
             return f"Graphs drawn from the model look like the observed one in all {len(self.features)} features."
-        told = ", ".join(f"{f.name} (p = {f.p_value:.3f})" for f in bad)
-        return f"Graphs drawn from the model differ from the observed one in: {told}; {draws} draws."
+        told = ", ".join(f"{f.name} (p = {f.p_value:.3f})" for f in self.unlike)
+        return f"Graphs drawn from the model differ from the observed one in: {told}; {self.draws} draws."
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {
-            "draws": len(self.features[0].draws),
+            "draws": self.draws,
             "features": [feature.to_dict() for feature in self.features],
             "sentence": self.sentence,
         }

@@ -108,8 +108,8 @@ def _covariate(path: Path, network: NetworkData) -> np.ndarray:
     strange = [str(label) for label in other.labels if str(label) not in number]
     require(
         not strange,
-        f"{str(path)!r} has {len(strange)} vertices that the network does not have ({', '.join(strange[:5])}); a covariate "
-        "is a matrix of numbers in the order of the vertices, or a network on the same vertices",
+        f"{str(path)!r} has {len(strange)} vertices that the network does not have ({', '.join(strange[:5])}); a "
+        "covariate is a matrix of numbers in the order of the vertices, or a network on the same vertices",
     )
     matrix = np.zeros((n, n))
     for i, j in other.edges.tolist():
