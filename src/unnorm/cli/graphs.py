@@ -83,8 +83,8 @@ def fit_graph_command(
     network = prepared.network
     kind = "with directions" if network.directed else "without directions"
     note(
-        f"A network of {network.n:,} vertices and {len(network.edges):,} edges {kind}; terms {settings.terms}; "
-        f"saved in {path}",
+        f"A network of {network.n:,} vertices and {len(network.edges):,} edge{'s' * (len(network.edges) != 1)} {kind}; "
+        f"terms {settings.terms}; saved in {path}",
         quiet=quiet,
     )
     for remark in settings.remarks:
@@ -109,7 +109,8 @@ def fit_graph_command(
     if as_json:
         emit_json(content)
     else:
-        print(fitted)
+        # Of a degenerate model the verdict says all that the table would.
+        print(fitted if fitted.outcome.ok else "\n".join(str(fitted).splitlines()[:2]))
         print(f"\n{in_a_sentence(verdict)}")
         print(f"Saved in {path}" if page is None else f"Report: {page}")
     require(

@@ -2,12 +2,13 @@
 
 import csv
 import io
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from unnorm.data.delimited import DELIMITERS
+from unnorm.data.delimited import DELIMITERS, MISSING
 from unnorm.data.network_matrices import from_matrix
 from unnorm.data.network_raw import RawNetwork, require_text, some, whole_or_words
 from unnorm.errors import InputError, require
@@ -89,12 +90,15 @@ def _cells(text: str, shown: str) -> tuple[list[list[str]], list[int]]:
     return rows, [number for number, _ in kept]
 
 
-def _is_number(cell: str) -> bool:
+def _number(cell: str) -> float | None:
     try:
-        float(cell)
+        return float(cell)
     except ValueError:
-        return False
-    return True
+        return None
+
+
+def _is_number(cell: str) -> bool:
+    return _number(cell) is not None
 
 
 def _is_header(rows: list[list[str]]) -> bool:
@@ -126,16 +130,28 @@ def _matrix(rows: list[list[str]], shown: str) -> RawNetwork | None:
     ):
         names, body = rows[0], rows[1:]
     n = len(body)
-    if (
-        n < 3
-        or any(len(row) != n for row in body)
-        or not all(_is_number(cell) or cell == "" for row in body for cell in row)
-    ):
+    if n < 3 or any(len(row) != n for row in body):
+        _require_square(body, shown)
         return None
+    values = [[math.nan if cell.casefold() in MISSING else _number(cell) for cell in row] for row in body]
+    wrong = [
+        cell for row, cells in zip(values, body, strict=True) for x, cell in zip(row, cells, strict=True) if x is None
+    ]
+    if 2 * len(wrong) > n * n or (wrong and n == 3):
+        return None  # as many words as numbers: a list of edges that happens to be square
+    require(
+        not wrong,
+        f"the matrix in {shown} has {some(dict.fromkeys(map(repr, wrong)))} in it; write 0, 1, or NA if nobody knows",
+    )
     if n == 3 and names is None and not all(cell in ("0", "1", "0.0", "1.0") for row in body for cell in row):
         return None  # three edges with a weight beside each
-    require(
-        all(cell != "" for row in body for cell in row),
-        f"the matrix in {shown} has empty fields; pairs of which nothing is known cannot be fitted: write 0 or 1",
-    )
-    return from_matrix(np.array([[float(cell) for cell in row] for row in body]), names, shown)
+    return from_matrix(np.array(values, np.float64), names, shown)
+
+
+def _require_square(body: list[list[str]], shown: str) -> None:
+    """Refuse rows of zeros and ones that are not as many as they are long; they are no list of edges."""
+    widths = {len(row) for row in body}
+    if len(widths) == 1 and len(body[0]) > 3 and all(cell in ("0", "1") for row in body for cell in row):
+        require(
+            False, f"{shown} has {len(body)} rows of {len(body[0])} zeros and ones; a matrix of a network is square"
+        )

@@ -87,6 +87,8 @@ class FittedGraph:
     notes: tuple[str, ...] = ()
     diagnostics: Mapping[str, float] = field(default_factory=dict)
     evidence: Evidence | None = None
+    #: Pairs of which it was not known whether they have an edge, in rows; they are in `graphs` without one.
+    missing: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int32))
 
     @property
     def theta(self) -> np.ndarray:
@@ -247,6 +249,8 @@ def _text(fitted: FittedGraph) -> list[str]:
     if "convergence_p_value" in fitted.diagnostics:
         p = fitted.diagnostics["convergence_p_value"]
         lines.append(f"mean statistics of fresh draws are the observed ones: p = {p:.3f}")
+    if not lines[-1]:
+        lines.pop()
     return [*lines, *_paragraphs(fitted.notes)]
 
 

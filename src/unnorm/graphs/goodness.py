@@ -137,7 +137,8 @@ class Goodness:
 def goodness(fitted: FittedGraph, *, draws: int = 200, key: Any = None) -> Goodness:
     """Draw graphs from a fitted model and count what they and the observed graph are like.
 
-    Of several graphs that were fitted together the means are compared with means of as many draws.
+    Of several graphs that were fitted together the means are compared with means of as many draws. Pairs that are not
+    known count as without an edge, in the observed graph as in the draws.
 
     >>> import networkx
     >>> from unnorm.graphs import fit
@@ -147,8 +148,8 @@ def goodness(fitted: FittedGraph, *, draws: int = 200, key: Any = None) -> Goodn
     """
     require(draws >= 20, f"goodness of fit needs at least 20 draws, not {draws}")
     model, network, graphs = fitted.model, fitted.model.network, fitted.graphs
-    simulated = fitted.simulated_edges(draws * len(graphs), key=key)
-    free = [k for k in range(model.size) if k not in model.pinned]
+    simulated = [_without(edges, fitted.missing) for edges in fitted.simulated_edges(draws * len(graphs), key=key)]
+    free = [k for k in range(model.size) if k not in model.pinned] or list(range(model.size))
     own = Feature(
         "model",
         tuple(model.names[k] for k in free),
@@ -164,6 +165,14 @@ def goodness(fitted: FittedGraph, *, draws: int = 200, key: Any = None) -> Goodn
     for name in seen[0]:
         features.append(_feature(name, [s[name] for s in seen], [d[name] for d in drawn], network.directed))
     return Goodness(tuple(features))
+
+
+def _without(edges: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """The edges but for these pairs."""
+    if not len(pairs):
+        return edges
+    most = 1 + max(int(edges.max(initial=0)), int(pairs.max()))
+    return edges[~np.isin(edges @ [most, 1], pairs @ [most, 1])]
 
 
 def _counts(network: Network, edges: np.ndarray, sources: np.ndarray) -> Mapping[str, np.ndarray]:

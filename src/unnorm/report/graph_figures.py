@@ -31,15 +31,15 @@ TRACES, TICKS, DRAWABLE = 8, 16, 3000
 def goodness_picture(goodness: Goodness) -> Picture:
     """For every feature that the model does not state: the band of the graphs drawn, their median, and the network."""
     shown = goodness.features[1:]
-    across = 2 if len(shown) > 1 else 1
-    down = -(-len(shown) // across)
+    down = -(-len(shown) // 2)
     figure = new_figure(WIDE, 3.1 * down)
-    places = figure.subplots(down, across, squeeze=False).ravel()
-    for axes, feature in zip(places, shown, strict=False):
-        _band(axes, feature)
-    for axes in places[len(shown) :]:
-        axes.set_visible(False)
-    places[0].legend(loc="best")
+    grid = figure.add_gridspec(down, 2)
+    for k, feature in enumerate(shown):
+        # One without a neighbour has the room of two.
+        row, column = divmod(k, 2)
+        alone = column == 0 and k == len(shown) - 1
+        _band(figure.add_subplot(grid[row, :] if alone else grid[row, column]), feature)
+    figure.axes[0].legend(loc="best")
     numbers: dict[str, list[Any]] = {
         name: [] for name in ("feature", "value", "observed", "low", "median", "high", "p_value")
     }

@@ -43,6 +43,8 @@ class PreparedGraph:
     covariate_sources: Mapping[str, str] = field(default_factory=dict)
     asked_directed: bool | None = None
     remarks: tuple[str, ...] = ()
+    #: Pairs of which it is not known whether they have an edge, by numbers, in rows.
+    missing: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int32))
 
     @property
     def fingerprint(self) -> str:
@@ -50,6 +52,8 @@ class PreparedGraph:
         known = {name: [_plain(v) for v in values.tolist()] for name, values in self.network.attributes.items()}
         digest = hashlib.sha256(json.dumps([self.network.directed, list(self.network.labels), known]).encode())
         digest.update(np.ascontiguousarray(self.network.edges, np.int32).tobytes())
+        if len(self.missing):
+            digest.update(b"missing" + np.ascontiguousarray(self.missing, np.int32).tobytes())
         for name in sorted(self.covariates):
             digest.update(name.encode() + np.ascontiguousarray(self.covariates[name], np.float64).tobytes())
         return digest.hexdigest()
@@ -93,7 +97,8 @@ def prepare_graph(
     # The remark about vertices without edges is the network's own.
     network = network_of(found.to_networkx())
     matrices = {name: _covariate(Path(file), found) for name, file in (covariates or {}).items()}
-    return PreparedGraph(network, matrices, data, nodes, dict(covariates or {}), directed, found.remarks)
+    sources = dict(covariates or {})
+    return PreparedGraph(network, matrices, data, nodes, sources, directed, found.remarks, found.missing)
 
 
 def _covariate(path: Path, network: NetworkData) -> np.ndarray:

@@ -20,6 +20,7 @@ def network_arrays(prepared: PreparedGraph) -> tuple[Arrays, dict[str, Any]]:
     """Edges, attributes and covariates as arrays, and what has words as plain data."""
     network = prepared.network
     arrays = {"edges": np.ascontiguousarray(network.edges, np.int32)}
+    arrays["missing"] = np.ascontiguousarray(prepared.missing, np.int32)
     words: dict[str, list[Any]] = {}
     for name, values in network.attributes.items():
         if values.dtype.kind == "f":

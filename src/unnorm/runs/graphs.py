@@ -15,7 +15,7 @@ and the network, so a run that was killed makes the pieces that it lacks again, 
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -179,6 +179,11 @@ class GraphRun:
         """What is known of its pairs."""
         return self._network[1]
 
+    @cached_property
+    def missing(self) -> np.ndarray:
+        """Its pairs of which it is not known whether they have an edge, by numbers, in rows."""
+        return load_arrays(self.path / "network.safetensors")[0]["missing"]
+
     def learn(self) -> FittedGraph:
         """The fit: that of the folder, or else made now and kept."""
         settings, file = self.settings, self.path / "fit.safetensors"
@@ -192,6 +197,7 @@ class GraphRun:
                     covariates=covariates,
                     method=settings.method,
                     constraint=settings.constraint,
+                    missing=[tuple(network.labels[v] for v in pair) for pair in self.missing.tolist()] or None,
                 )
                 arrays, notes = fit_arrays(fitted)
                 save_arrays(file, arrays, {**notes, "of": settings.fingerprint})
@@ -209,7 +215,8 @@ class GraphRun:
         )
         network, covariates = self._network
         told = self.settings
-        return fit_from_arrays(arrays, notes, network, covariates, told.terms, told.constraint, told.seed)
+        found = fit_from_arrays(arrays, notes, network, covariates, told.terms, told.constraint, told.seed)
+        return replace(found, missing=self.missing)
 
     def kept(self, name: str, make: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and notes of this piece: those of the folder, or else made now, from the fit, and kept."""

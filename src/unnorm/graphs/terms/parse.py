@@ -86,7 +86,7 @@ def parse(terms: "str | AbstractTerm | Sequence[AbstractTerm | str]", covariates
     [Edges(), GWESP(decay=0.5)]
     >>> parse("edges, triangl")
     Traceback (most recent call last):
-    unnorm.errors.InputError: there is no term 'triangl'; did you mean triangle?
+    unnorm.errors.InputError: there is no term 'triangl'; did you mean triangle? The terms are: absdiff, ...
     """
     if isinstance(terms, AbstractTerm):
         return [terms]
@@ -129,7 +129,8 @@ def _term(text: str, covariates: Covariates) -> AbstractTerm:
     word = _ALSO.get(word, word) if word not in TERMS else word
     if word not in TERMS:
         near = difflib.get_close_matches(word, [*TERMS, *_ALSO], n=1, cutoff=0.5)
-        advice = f"did you mean {near[0]}?" if near else f"the terms are: {', '.join(sorted(TERMS))}"
+        every = f"he terms are: {', '.join(sorted(TERMS))}"
+        advice = f"did you mean {near[0]}? T{every}" if near else f"t{every}"
         raise InputError(f"there is no term {found[1]!r}; {advice}")
     given = _split(found[2] or "")
     for table, build in ((_PLAIN, _plain), (_DECAYED, _decayed), (_COUNTED, _counted), (_NAMED, _named)):
