@@ -134,6 +134,7 @@ def fit(
         rows = {
             "--objective": objective, "--steps": steps, "--batch": batch, "--rate": rate, "--patience": patience,
             "--set": options, "--group": group, "--test": test, "--condition": condition,
+            "--hidden": hidden, "--lattice": lattice,
         }  # fmt: skip
         refuse_others(rows, "a network, which has no rows; its terms are fitted by likelihood")
         fit_graph_command(

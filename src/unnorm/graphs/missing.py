@@ -97,8 +97,8 @@ def fitted(
     known = Model(terms, network, constraint=OnlyPairs(pairs))
     design = logistic.design(model, [edges], without=pairs)
     note = (
-        f"{len(pairs)} of {network.dyads} pairs {'is' if len(pairs) == 1 else 'are'} not known; the estimate is the maximum of the likelihood of the "
-        "others, if what is not known is so for reasons that do not depend on it."
+        f"{len(pairs)} of {network.dyads} pairs {'is' if len(pairs) == 1 else 'are'} not known; the estimate is the "
+        "maximum of the likelihood of the others, if what is not known is so for reasons that do not depend on it."
     )
     if model.independent:
         found = pseudo.fitted(model, [edges], design, key=key)

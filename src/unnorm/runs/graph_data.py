@@ -91,8 +91,8 @@ def prepare_graph(
     else:
         if not Path(data).exists() and Path(data).suffix.lower() not in READERS:
             near = difflib.get_close_matches(data.lower(), EMBEDDED, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]}? " if near else ""
-            require(False, f"there is no network {data!r}: {hint}Give a file, or one of {', '.join(EMBEDDED)}")
+            hint = f"did you mean {near[0]}? Give" if near else "give"
+            require(False, f"there is no network {data!r}; {hint} a file, or one of {', '.join(EMBEDDED)}")
         found = read_network(data, nodes=nodes, directed=directed)
     # The remark about vertices without edges is the network's own.
     network = network_of(found.to_networkx())
