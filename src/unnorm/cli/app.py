@@ -259,6 +259,12 @@ def score(
     Rows that the model was fitted to are scored by models that were fitted without them, which takes as long as five
     fits the first time.
     """
+    if _holds_graph(run):
+        from unnorm.cli.graphs import refuse_others
+
+        refuse_others(
+            {"score": True}, "the fit of a network, which has no rows; unnorm evaluate tells how well it fits"
+        )
     from unnorm.cli.use import score_command
 
     score_command(run, data, out, force, seed, json, quiet)

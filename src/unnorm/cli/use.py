@@ -172,7 +172,8 @@ def report_command(path: Path, seed: int | None, as_json: bool, quiet: bool) -> 
 
 def list_command(kind: str | None, as_json: bool) -> None:
     """The catalogue, whole or one kind of it."""
-    kinds = listing()
+    networks = [(name, summary) for name, (_, summary) in EMBEDDED.items()]
+    kinds = {**listing(), "networks": networks, "terms": described()}
     require(kind is None or kind in kinds, f"there is no list of {kind!r}; the lists are {', '.join(kinds)}")
     chosen = kinds if kind is None else {kind: kinds[kind]}
     if as_json:

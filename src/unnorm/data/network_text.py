@@ -76,7 +76,7 @@ def _cells(text: str, shown: str) -> tuple[list[list[str]], list[int]]:
         if line.strip() and not line.lstrip().startswith(COMMENTS)
     ]
     counts = {mark: sum(mark in line for _, line in kept) for mark in DELIMITERS}
-    mark = next((mark for mark in DELIMITERS if 2 * counts[mark] > len(kept)), None)
+    mark = next((mark for mark in DELIMITERS if 2 * counts[mark] >= len(kept)), None)
     rows = []
     for number, line in kept:
         text = line if mark else " ".join(line.split())

@@ -203,7 +203,7 @@ def _meaned(rows: Sequence[np.ndarray], count: int) -> np.ndarray:
 
 def _feature(name: str, seen: Sequence[np.ndarray], drawn: Sequence[np.ndarray], directed: bool) -> Feature:
     """Counts of one length, the rare large values taken together as the last."""
-    width = max(len(row) for row in (*seen, *drawn))
+    width = max(1, *(len(row) for row in (*seen, *drawn)))
     whole = np.array([np.pad(row, (0, width - len(row))) for row in (*seen, *drawn)], np.float64)
     if name == "triads":
         labels = TRIADS if directed else ("no edge", "1 edge", "2 edges", "3 edges")

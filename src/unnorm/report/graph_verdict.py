@@ -18,7 +18,10 @@ def judge_graph(fitted: FittedGraph, goodness: Goodness | None) -> Verdict:
     details = [_errors(fitted)]
     infinite = [row.name for row in fitted.coefficients if row.kind == "infinite"]
     if infinite:
-        details.append(f"The estimate of {_and(infinite)} is infinite; its one-sided interval is in the table.")
+        details += [f"The estimate of {name} is infinite; its one-sided interval is in the table." for name in infinite]
+    if infinite and not fitted.parameters:
+        details[0] = "There is no finite estimate, and so no graph to compare with but the network itself."
+        return Verdict("There is nothing to learn: the network is at an end of what it can be.", tuple(details), "open")
     if goodness is None:
         return Verdict(
             "Fitted; how well is not known yet: unnorm evaluate compares its graphs with the network.",

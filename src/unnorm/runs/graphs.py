@@ -31,7 +31,7 @@ from unnorm.runs.graph_data import PreparedGraph
 from unnorm.runs.graph_saved import fit_arrays, fit_from_arrays, network_arrays, network_from_arrays
 from unnorm.training.checkpoint import load_arrays, save_arrays
 
-VERSION = 1
+VERSION = 2
 #: What a run that was killed before its settings were written may have left.
 LEFTOVERS = ("network.safetensors", ".lock")
 
@@ -146,7 +146,8 @@ class GraphRun:
 
     def _continue_with(self, settings: GraphSettings) -> None:
         """Refuse to resume with other settings than the run was started with."""
-        named = [("fingerprint", "network"), *((name, name) for name in ("terms", "method", "constraint", "seed"))]
+        named = [("fingerprint", "network"), ("terms", "list of terms")]
+        named += [(name, name) for name in ("method", "constraint", "seed")]
         for field, name in named:
             old, new = getattr(self.settings, field), getattr(settings, field)
             told = "" if field == "fingerprint" else f" ({old} then, {new} now)"

@@ -65,6 +65,9 @@ TERMS: dict[str, str] = {
     "edgecov": "name",
     "offset": "term, coefficient",
 }
+_OTHERS: dict[str, type[Any]] = {
+    kind.word: kind for kind in (attributes.NodeMatch, attributes.AbsDiff, attributes.EdgeCov, Offset)
+}
 #: Other names under which people know them.
 _ALSO = {
     "triangles": "triangle",
@@ -147,6 +150,21 @@ def _usage(word: str) -> str:
     return f"{word}({TERMS[word]})" if TERMS[word] else word
 
 
+def described() -> list[tuple[str, str]]:
+    """Every term as it is written, and what it counts.
+
+    >>> dict(described())["edges"]
+    'The number of edges.'
+    """
+    found = []
+    for word, kind in sorted({**_PLAIN, **_DECAYED, **_COUNTED, **_NAMED, **_OTHERS}.items()):
+        where = {True: " Only with directions.", False: " Only without directions.", None: ""}
+        directed = getattr(kind, "directed", None)
+        told = (kind.__doc__ or "").strip().split("\n\n")[0]
+        found.append((_usage(word), " ".join(told.split()) + where.get(directed, "")))
+    return found
+
+
 def _number(text: str, word: str) -> float:
     """What is after "decay =" or alone; also R's "fixed = TRUE" is understood elsewhere."""
     try:
@@ -212,7 +230,8 @@ def _edgecov(given: list[str], covariates: Covariates) -> AbstractTerm:
     name, known = _name(given[0]), ", ".join(sorted(covariates)) or "none"
     require(
         name in covariates,
-        f"edgecov needs the covariate {name!r}; those given are: {known}; pass covariates={{{name!r}: matrix}}",
+        f"edgecov needs the covariate {name!r}; those given are: {known}; pass covariates={{{name!r}: matrix}}, or "
+        f"--covariate {name}=FILE",
     )
     return attributes.EdgeCov(np.asarray(covariates[name], np.float64), name)
 
