@@ -45,7 +45,8 @@ OwnRate = Annotated[
     float | None, typer.Option("--rate", help="Learning rate at its peak; default 0.001, or what suits the model.")
 ]
 ModelName = Annotated[
-    str | None, typer.Option("--model", help="Which energy (unnorm list models); default the one that suits the data.")
+    str | None,
+    typer.Option("--model", help="Which energy (unnorm list models), or graph for a network; default by the data."),
 ]
 Kind = Annotated[
     str | None, typer.Option(help="Read DATA as this kind (table, bits, ...), and not as what it looks like.")

@@ -13,8 +13,10 @@ from unnorm.data.kinds import AbstractSchema, Dataset, Origin, count_of, taken
 from unnorm.data.writing import csv_text, require_format, table_bytes
 from unnorm.errors import require
 from unnorm.files import write_atomically
+from unnorm.graphs.terms.parse import described
 from unnorm.runs import Run, assess
 from unnorm.runs.drawing import ROWS_AT_ONCE, Spread, draw
+from unnorm.runs.graph_data import EMBEDDED
 from unnorm.runs.left_out import places_of
 from unnorm.runs.scoring import scores_of
 
