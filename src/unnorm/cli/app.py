@@ -263,9 +263,7 @@ def score(
     if _holds_graph(run):
         from unnorm.cli.graphs import refuse_others
 
-        refuse_others(
-            {"score": True}, "the fit of a network, which has no rows; unnorm evaluate tells how well it fits"
-        )
+        refuse_others({"score": True}, "the fit of a network, which has no rows; unnorm evaluate tells how it fits")
     from unnorm.cli.use import score_command
 
     score_command(run, data, out, force, seed, json, quiet)

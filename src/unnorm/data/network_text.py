@@ -29,8 +29,8 @@ def read_delimited_network(path: Path) -> RawNetwork:
     matrix = _matrix(rows, shown)
     if matrix is not None:
         return matrix
-    header = _is_header(rows)
-    if header:
+    rows, ends_named = _ends_first(rows, shown)
+    if _is_header(rows):
         rows, lines = rows[1:], lines[1:]
         require(len(rows) > 0, f"{shown} has a header but no edges; add some")
     width = len(rows[0])
@@ -47,7 +47,7 @@ def read_delimited_network(path: Path) -> RawNetwork:
     remarks: list[str] = []
     if width > 2:
         remarks.append(
-            f"Of the {width} columns of {shown} the first two are the ends of edges; the others are not used."
+            f"Of the {width} columns of {shown} {ends_named} are the ends of edges; the others are not used."
         )
     ends = whole_or_words([cell for row in rows for cell in row[:2]])
     labels = list(dict.fromkeys(ends))
@@ -55,6 +55,19 @@ def read_delimited_network(path: Path) -> RawNetwork:
         labels.sort()
         remarks += _gaps(labels, shown)
     return RawNetwork(labels, list(zip(ends[::2], ends[1::2], strict=True)), None, {}, remarks=tuple(remarks))
+
+
+def _ends_first(rows: list[list[str]], shown: str) -> tuple[list[list[str]], str]:
+    """Rows with the ends of edges in front, where the header names two ends among other columns, and which they are."""
+    header = [cell.casefold() for cell in rows[0]]
+    ends = [k for k, cell in enumerate(header) if cell in ENDS]
+    if len(header) < 3 or len(ends) != 2 or ends == [0, 1] or any(len(row) != len(header) for row in rows):
+        return rows, "the first two"
+    if "graph" in header:
+        graphs = {row[header.index("graph")] for row in rows[1:]}
+        require(len(graphs) < 2, f"{shown} holds {len(graphs)} graphs, and a fit takes one; keep the rows of one")
+    others = [k for k in range(len(header)) if k not in ends]
+    return [[row[k] for k in (*ends, *others)] for row in rows], " and ".join(rows[0][k] for k in ends)
 
 
 def _gaps(labels: Sequence[int], shown: str) -> list[str]:

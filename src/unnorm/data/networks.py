@@ -127,8 +127,9 @@ def network_from(raw: RawNetwork, source: str, table: NodeTable | None, directed
     remarks += said
     kept = pairs if settled else [(min(pair), max(pair)) for pair in pairs]
     edges = sorted(set(kept))
-    repeats = len(kept) - len(edges)
-    if repeats and not said:
+    # Of edges that stand there both ways the settling has told.
+    repeats = len(kept) - len(edges) if raw.directed is False else len(pairs) - len(set(pairs))
+    if repeats:
         remarks.append(f"{repeats} of {len(kept)} edges repeat another; each counts once.")
     absent = sorted({(i, j) if settled else (min(i, j), max(i, j)) for i, j in _numbered(raw.missing, number)})
     for name, values in raw.attributes.items():
