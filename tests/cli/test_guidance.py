@@ -1,4 +1,4 @@
-"""Digits given their labels, from the shell: fitted with labels, drawn given one, judged by their nearest neighbours."""
+"""Digits given their labels, from the shell: fitted with labels, drawn given one, judged by nearest neighbours."""
 
 import numpy as np
 import pytest

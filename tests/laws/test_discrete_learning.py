@@ -1,5 +1,7 @@
 """How objectives on sites are tied to one another, what their gradients leave out, and errors that are right."""
 
+from itertools import pairwise
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -53,7 +55,7 @@ def rests(objective, model, law, *, state=None, repeats: int = 150, batch: int =
     return np.asarray(jax.jit(jax.vmap(one))(rows, jax.random.split(jax.random.key(2), repeats)))
 
 
-# ------------------------------------------------------------------------------- noise that is adapted, and divergence
+# -------------------------------------------------------------------------------- noise that is adapted, and divergence
 
 
 @pytest.mark.parametrize("sampler", [Gibbs(2), GibbsWithGradients()], ids=["sites", "gradients"])
@@ -128,7 +130,7 @@ def test_the_gradient_that_contrastive_divergence_drops():
     assert np.abs(straight - straight.T).max() < 1e-4 < 0.1 * np.abs(turns - turns.T).max()
 
 
-# --------------------------------------------------------------------------------------------------- small perturbations
+# -------------------------------------------------------------------------------------------------- small perturbations
 
 
 def test_at_small_rates_the_discrepancy_looks_at_neighbours_alone():
@@ -150,7 +152,7 @@ def test_at_small_rates_the_discrepancy_looks_at_neighbours_alone():
         return float(data @ energies + data @ q @ np.log(np.exp(-energies) @ q)) / e
 
     errors = [abs(rate(e) - limit) for e in (0.02, 0.01, 0.005)]
-    assert errors[-1] < 0.1 and all(1.7 < a / b < 2.3 for a, b in zip(errors, errors[1:], strict=False))
+    assert errors[-1] < 0.1 and all(1.7 < a / b < 2.3 for a, b in pairwise(errors))
     assert abs(rate(1e-3) - pseudo) > 1
 
 
@@ -169,7 +171,7 @@ def test_the_discrepancy_of_categories_is_at_rest_at_the_truth(name):
     assert breaks(rests(CATEGORIES[name], COLOURS, enumerated(other)), 0.0)
 
 
-# ------------------------------------------------------------------------------------------------------- right errors
+# --------------------------------------------------------------------------------------------------------- right errors
 
 
 def test_errors_of_pseudo_likelihood_are_those_of_the_sandwich():
@@ -224,7 +226,7 @@ def test_planted_machines_come_back(name):
     assert np.abs((other.values - true) / other.stderr).max() > 4.5
 
 
-# ---------------------------------------------------------------------------------------------- statistics and their means
+# ------------------------------------------------------------------------------------------- statistics and their means
 
 
 def test_at_the_maximum_statistics_have_the_mean_of_the_data():
@@ -260,7 +262,7 @@ def test_so_they_have_on_the_line():
     assert np.all(np.abs(means(fitted) - mean) < 3 * error) and np.any(np.abs(means(matched) - mean) > 6 * error)
 
 
-# ------------------------------------------------------------------------------------------------ machines of real numbers
+# --------------------------------------------------------------------------------------------- machines of real numbers
 
 
 def test_a_machine_of_real_numbers_is_at_rest_at_its_own_law():

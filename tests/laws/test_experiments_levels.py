@@ -1,4 +1,4 @@
-"""Of the experiments with noise levels a figure that is known: distances of shifted data, exact scores, propositions."""
+"""Of the experiments with noise levels a figure that is known: shifted data, exact scores, propositions."""
 
 import jax
 import jax.numpy as jnp

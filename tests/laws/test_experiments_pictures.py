@@ -1,4 +1,4 @@
-"""Known figures of the experiments on pictures: exact scores leave the spread that they should, data are at no distance."""
+"""Known figures of the experiments on pictures: exact scores leave the spread they should, data are at no distance."""
 
 from types import SimpleNamespace
 
@@ -39,7 +39,7 @@ def test_faces_out_of_noise_are_spread_as_the_truth_is():
 
 @figure_of("mnist-generate")
 def test_held_out_digits_are_at_no_distance_from_themselves():
-    """Nor further from training pictures than they are; copies of training pictures are at a distance of 0 from them."""
+    """Nor further from training pictures than they are; copies of training pictures are at a distance of 0."""
     chance = np.random.default_rng(0)
     train, held = (chance.normal(size=(n, 4, 4, 1)).astype(np.float32) for n in (200, 120))
     labels = chance.integers(3, size=120)

@@ -1,6 +1,6 @@
 """The energies that a command can name."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -18,7 +18,6 @@ from unnorm.catalogue.sites import SITES
 from unnorm.energies.reference import Chosen, OneGaussian
 from unnorm.errors import require
 from unnorm.networks import MLP, ResNet
-from unnorm.scores import LevelledScore
 from unnorm.spaces import Categorical, Real
 
 
@@ -89,7 +88,7 @@ def _reference(o: TiltedOptions, c: Context, progress: bool) -> Chosen:
 
 #: On each space the first that works there is the default. A model of a new kind of data goes before those it betters:
 #: a tilted mixture of products before `mlp` on bits and categories, a diffusion before it on pictures.
-MODELS: tuple[Entry[energies.AbstractEnergy | LevelledScore], ...] = (
+MODELS: tuple[Entry[Any], ...] = (
     Entry(
         "tilted",
         "a fitted density tilted by a network: of mixtures and kernels, on bits and categories a mixture of products",

@@ -100,9 +100,9 @@ SITES: tuple[Entry[energies.AbstractEnergy], ...] = (
     Entry("gaussian-rbm", "restricted Boltzmann machine of real numbers, --hidden units", MachineOptions,
           _gaussian_rbm, makes=(energies.GaussianRBM,), works=on_vectors, training=lambda space: FEW, objective="pcd"),
     Entry("markov", "pairwise Markov network; which pairs are tied is chosen by held-out rows", MarkovOptions, _markov,
-          makes=(energies.MarkovNetwork,), reference=_pairs, works=on_sites, training=lambda space: {"rate": 1e-3, "steps": 1000},
-          objective="pseudo-likelihood"),
+          makes=(energies.MarkovNetwork,), reference=_pairs, works=on_sites,
+          training=lambda space: {"rate": 1e-3, "steps": 1000}, objective="pseudo-likelihood"),
     Entry("ising", "Ising model (Potts, on categories) on a --lattice", IsingOptions, _ising,
-          makes=(energies.AbstractFactorised,), works=on_sites, training=lambda space: FEW, objective="pseudo-likelihood",
-          check=_check_lattice),
+          makes=(energies.AbstractFactorised,), works=on_sites, training=lambda space: FEW,
+          objective="pseudo-likelihood", check=_check_lattice),
 )  # fmt: skip

@@ -119,8 +119,8 @@ class PictureSchema(AbstractSchema):
         _require_numbers(values, "the pictures")
         require(values.shape[1:] == self.shape, f"pictures here have shape {self.shape}, not {values.shape[1:]}")
         require(
-            labels is None or np.shape(labels) == (len(values),),
-            f"there are {len(values)} pictures, and labels of shape {np.shape(labels)}; give one for each",
+            labels is None or np.asarray(labels).shape == (len(values),),
+            f"there are {len(values)} pictures, and labels of shape {np.asarray(labels).shape}; give one for each",
         )
         return values if labels is None else Conditioned(values, np.array([self._number(label) for label in labels]))
 

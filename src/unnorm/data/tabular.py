@@ -168,8 +168,8 @@ def _about_copies(rows: Any, n: int) -> tuple[str, ...]:
         return ()
     return (
         f"Only {different:,} of {n:,} rows are different: the columns look like categories, and a density of real "
-        "numbers says little of them (--kind categories reads whole numbers from 0 as such). Copies lie in one part of the split, so that most test rows are of kinds never "
-        "seen in training.",
+        "numbers says little of them (--kind categories reads whole numbers from 0 as such). Copies lie in one part of "
+        "the split, so that most test rows are of kinds never seen in training.",
     )
 
 

@@ -243,7 +243,7 @@ class DeepBoltzmann(AbstractFactorised):
         return jnp.concatenate(self.layers(x)[1::2])
 
     def above(self, x: Float[Array, " visible"]) -> "DeepBoltzmann":
-        """The hidden layers given the visible one, sum_h exp(-E(x, h)) = exp(b_0'x) Z of these; two of them at least."""
+        """The hidden layers given the visible one, sum_h exp(-E(x, h)) = exp(b_0'x) Z of these; at least two."""
         require(
             len(self.biases) >= 3,
             "a machine with one hidden layer has hidden units that are independent given the visible ones; use RBM",

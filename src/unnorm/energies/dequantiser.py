@@ -105,4 +105,4 @@ def dequantiser(
     first, *keys = jax.random.split(key, couplings + 1)
     network = silent_mlp(dimension, 2 * dimension, width=width, depth=depth, key=first)
     turns = tuple(silent_mlp(2 * dimension, 2 * dimension, width=width, depth=depth, key=k) for k in keys)
-    return FlowDequantiser(network, turns, step)
+    return FlowDequantiser(network=network, couplings=turns, step=step)

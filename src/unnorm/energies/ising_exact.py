@@ -49,7 +49,7 @@ def _kaufman(rows: int, columns: int, coupling: complex) -> complex:
     sinh_even = np.sum(m * even / 2 + np.log1p(-np.exp(-m * even))) + own
     logs = np.array([cosh_odd, sinh_odd, cosh_even, sinh_even])
     signs = np.array([1.0, 1.0, 1.0, sign * (1 - np.exp(-2 * own))])
-    largest = logs.real.max()
+    largest = float(np.real(logs).max())
     total = np.log(np.sum(signs * np.exp(logs - largest))) + largest
     sites = rows * columns
     return complex(sites * coupling - math.log(2) + sites / 2 * np.log(2 * np.sinh(2 * k)) + total)
@@ -80,8 +80,8 @@ def torus_equal(shape: tuple[int, int], coupling: float) -> float:
 def onsager_log_z(coupling: float) -> float:
     """log Z for each site of the infinite square lattice without a field.
 
-    beta + log(2 cosh 2K) + (1/pi) int_0^(pi/2) log((1 + sqrt(1 - kappa^2 sin^2 t)) / 2) dt at K = beta / 2, with kappa =
-    2 sinh 2K / cosh^2 2K (Onsager 1944).
+    beta + log(2 cosh 2K) + (1/pi) int_0^(pi/2) log((1 + sqrt(1 - kappa^2 sin^2 t)) / 2) dt at K = beta / 2, with
+    kappa = 2 sinh 2K / cosh^2 2K (Onsager 1944).
 
     >>> round(onsager_log_z(0.0), 6)
     0.693147

@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, ArrayLike, Float, Int, Shaped
 
 from unnorm.compiling import compiled
 from unnorm.energies.base import Point, Scalar
@@ -207,8 +207,8 @@ def refit_markov_network(
 
 def fit_markov_network(
     space: AbstractSpace,
-    train: Point,
-    valid: Point,
+    train: Shaped[ArrayLike, "n ..."],
+    valid: Shaped[ArrayLike, "m ..."],
     *,
     penalty: Penalty = "l1",
     sites: SiteGraph | None = None,

@@ -166,7 +166,7 @@ def _mixture_in(density: AbstractEnergy) -> GaussianMixture | None:
 
 
 class Chosen(NamedTuple):
-    """A reference and how it was made; of a Markov network it is no density, but the network that learning begins at."""
+    """A reference and how it was made; of a Markov network no density, but the network that learning begins at."""
 
     density: AbstractEnergy
     recipe: Recipe

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Shaped
 
 from unnorm.arguments import require_count
 from unnorm.compiling import compiled
@@ -91,7 +91,13 @@ def _em(start: SiteMixture, rows: Float[Array, "n sites k"], prior: float):
 
 
 def fit_site_mixture(
-    space: AbstractSpace, rows: Point, components: int, *, prior: float = 0.5, starts: int = 3, key: PRNGKeyArray
+    space: AbstractSpace,
+    rows: Shaped[ArrayLike, "n ..."],
+    components: int,
+    *,
+    prior: float = 0.5,
+    starts: int = 3,
+    key: PRNGKeyArray,
 ) -> SiteMixture:
     """A mixture of products by EM: the best of some `starts`, each from tables at random rows.
 
@@ -119,7 +125,7 @@ def fit_site_mixture(
     return best
 
 
-def refit_site_mixture(mixture: SiteMixture, rows: Point, *, prior: float = 0.5) -> SiteMixture:
+def refit_site_mixture(mixture: SiteMixture, rows: Shaped[ArrayLike, "n ..."], *, prior: float = 0.5) -> SiteMixture:
     """A mixture fitted on to other rows by EM, from where it is.
 
     >>> from unnorm.spaces import Binary
@@ -134,7 +140,12 @@ def refit_site_mixture(mixture: SiteMixture, rows: Point, *, prior: float = 0.5)
 
 
 def best_site_mixture(
-    space: AbstractSpace, train: Point, valid: Point, *, counts: tuple[int, ...] = COUNTS, key: PRNGKeyArray
+    space: AbstractSpace,
+    train: Shaped[ArrayLike, "n ..."],
+    valid: Shaped[ArrayLike, "m ..."],
+    *,
+    counts: tuple[int, ...] = COUNTS,
+    key: PRNGKeyArray,
 ) -> SiteMixture:
     """The mixture of products with the number of components that held-out rows like best.
 

@@ -4,7 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, Shaped
 
 from unnorm.energies.base import AbstractNormalised, Point, Scalar
 from unnorm.energies.factorised import AbstractFactorised, AbstractSitewise, array_space, drawn, values_of
@@ -77,7 +77,7 @@ def counts_of(rows: Point, k: int) -> Float[np.ndarray, "... k"]:
     return np.stack([(values == value).sum(axis=0) for value in range(k)], axis=-1).astype(np.float64)
 
 
-def fit_sites(space: AbstractSpace, rows: Point, *, prior: float = 1.0) -> IndependentSites:
+def fit_sites(space: AbstractSpace, rows: Shaped[ArrayLike, "n ..."], *, prior: float = 1.0) -> IndependentSites:
     """The law of every site by its frequencies in the rows, with `prior` rows added for each value of each site.
 
     Without that addition a value that the rows do not show would be impossible.

@@ -7,7 +7,7 @@ equal features.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -86,7 +86,7 @@ def _trained(net: FeatureNet, pictures: Array, labels: Array, key: Array) -> Fea
         return (optax.apply_updates(arrays, change), state), None
 
     (arrays, _), _ = jax.lax.scan(step, (arrays, optimiser.init(arrays)), jax.random.split(key, STEPS))
-    return eqx.combine(arrays, rest)
+    return cast(FeatureNet, eqx.combine(arrays, rest))
 
 
 @compiled

@@ -1,9 +1,9 @@
 """Schroeder et al. 2023 and 2024: energy discrepancy on zeros and ones, beside what learns there without a constant.
 
 Three tasks. Sixteen spins on a lattice with couplings of their own: how far off are the couplings learnt from 5,000
-exact draws, and how many nats is the law from the true one (all 65,536 points are summed). Densities of the plane, each
-coordinate written in six bits of Gray code: a network learns 4,096 probabilities, which are known. Drawings of Omniglot,
-15 x 15: a restricted Boltzmann machine is learnt, and its held-out log-likelihood estimated by annealing.
+exact draws, and how many nats is the law from the true one (all 65,536 points are summed). Densities of the plane,
+each coordinate written in six bits of Gray code: a network learns 4,096 probabilities, which are known. Drawings of
+Omniglot, 15 x 15: a restricted Boltzmann machine is learnt, and its held-out log-likelihood estimated by annealing.
 
 Every objective trains the same model from the same weights with the same number of steps: persistent chains (PCD),
 pseudo-likelihood, ratio matching, and energy discrepancy with flips at a rate, with one site changed (the neighbourhood
@@ -209,8 +209,8 @@ def _claims(result: Result) -> tuple[Claim, ...]:
             for problem in PLANE
         ),
         Claim(
-            f"On drawings energy discrepancy has at least the likelihood of PCD (best {max(drawn[FLIPS], drawn[GRID], drawn[POOL]):.1f}, "
-            f"PCD {drawn[CHAINS]:.1f}).",
+            "On drawings energy discrepancy has at least the likelihood of PCD "
+            f"(best {max(drawn[FLIPS], drawn[GRID], drawn[POOL]):.1f}, PCD {drawn[CHAINS]:.1f}).",
             max(drawn[FLIPS], drawn[GRID], drawn[POOL]) >= drawn[CHAINS],
         ),
     )

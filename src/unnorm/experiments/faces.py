@@ -99,8 +99,8 @@ def _codes(score: AbstractLevelledScore, faces: np.ndarray, size: Size) -> dict[
     error = np.sqrt(((back - faces) ** 2).mean(axis=(1, 2, 3)))
     shares = np.linspace(0, 1, size.between)
     arcs = [
-        np.stack([np.asarray(slerp(*(jnp.asarray(c) for c in pair), a)) for a in shares])
-        for pair in zip(codes[::2], codes[1::2], strict=True)
+        np.stack([np.asarray(slerp(jnp.asarray(one), jnp.asarray(other), a)) for a in shares])
+        for one, other in zip(codes[::2], codes[1::2], strict=True)
     ]
     return {
         BACK: mean_estimate(error, "root mean square over pixels").to_dict(),
@@ -184,9 +184,11 @@ def draw(result: Result) -> Figure:
     pages = [(name, images, 8) for name, images in sheets.items()]
     pages.append(("between two faces", result.series["between"], len(result.series["between"]) // 4))
     pages += [(f"noise {name}: seen, mean, two draws", images, 8) for name, images in noise.items()]
-    for axes, (name, images, across) in zip(grid, pages, strict=True):
+    for axes, (name, images, across) in zip(grid[: len(pages)], pages, strict=True):
         picture(axes, tiles(images, across), vmin=0, vmax=255)
         axes.set_title(name)
+    for axes in grid[len(pages) :]:
+        axes.set_axis_off()
     return figure
 
 

@@ -10,10 +10,11 @@ and Yang's magnetisation.
 
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -93,7 +94,7 @@ def truth(shape: str, beta: float) -> dict[str, float]:
 def _means(trace: Trace, energy: Ising) -> dict[str, Any]:
     """Means over chains with the errors of their effective draws."""
     flat = trace.draws.reshape(-1, *energy.space.shape)
-    energies = np.concatenate([np.asarray(part) for part in map(jax.vmap(energy), np.array_split(flat, 20))])
+    energies = np.concatenate([np.asarray(jax.vmap(energy)(jnp.asarray(part))) for part in np.array_split(flat, 20)])
     shape, sites = trace.draws.shape[:2], energy.space.size
     values = {
         ENERGY: energies.reshape(shape) / sites,
@@ -143,8 +144,8 @@ def _deviation(piece: dict[str, Any], known: dict[str, float]) -> float:
 def run(job: Job) -> Result:
     """Every method on every lattice at every coupling."""
     size = QUICK if job.quick else PAPER
-    pieces = job.over("means", lambda *at: _sampled(*at, size, job.seed), SHAPES, BETAS, SAMPLERS)
-    pieces |= job.over("log Z", lambda *at: _constant(*at, size, job.seed), SHAPES, BETAS, CONSTANTS)
+    pieces = job.over("means", partial(_sampled, size=size, seed=job.seed), SHAPES, BETAS, SAMPLERS)
+    pieces |= job.over("log Z", partial(_constant, size=size, seed=job.seed), SHAPES, BETAS, CONSTANTS)
     rows, off = [], {}
     for shape in SHAPES:
         for place, beta in BETAS.items():

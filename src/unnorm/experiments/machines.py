@@ -1,6 +1,7 @@
 """What the experiments on Boltzmann machines share: training, log-likelihoods between two bounds, sheets of draws."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -55,9 +56,7 @@ def learnt_deep(rows: np.ndarray, hidden: tuple[int, ...], steps: int, key: PRNG
     begin, run = jax.random.split(key)
     sizes = (rows.shape[1], *hidden)
     keys = jax.random.split(begin, len(hidden))
-    weights = [
-        0.01 * jax.random.normal(k, pair) for k, pair in zip(keys, zip(sizes, sizes[1:], strict=False), strict=True)
-    ]
+    weights = [0.01 * jax.random.normal(k, pair) for k, pair in zip(keys, pairwise(sizes), strict=True)]
     model = DeepBoltzmann(weights, (log_odds(rows), *(jnp.zeros(size) for size in hidden)))
     objective = MeanFieldPCD(Gibbs(), chains=100, moves=1, sweeps=8)
     return fit(model, objective, rows, steps=steps, batch=100, rate=2e-3, evaluations=5, key=run, progress=False).model

@@ -93,7 +93,7 @@ def walk_of(levels: str) -> tuple[Ladder, LangevinCorrector]:
     return found.ladder, LangevinCorrector(found.step / LOW**2, steps=found.moves)
 
 
-def propositions(many: int, seed: int) -> dict[str, dict[str, dict[str, Any]]]:
+def propositions(many: int, seed: int) -> dict[str, dict[str, Estimate]]:
     """What Propositions 6.1 to 6.3 say, and what is simulated."""
     generator, rows = np.random.default_rng(seed), unit()[0].astype(np.float64)
     x = rows[0] + generator.normal(size=(min(many, 20_000), PIXELS))

@@ -6,8 +6,9 @@ it alone is overstated; walks back from draws of the machine give one that is to
 of the machine as far as these chains mix.
 
 scikit-learn's BernoulliRBM is trained by the same kind of chains (batches of 100, as many chains) for the same time on
-the wall, at each of two learning rates (0.1 is its default); compiling counts as our time. Its machines are judged as ours is. Published
-for 500 hidden units: -86.34 by AIS after CD-25 with 1,000 times as many updates (Salakhutdinov and Murray 2008).
+the wall, at each of two learning rates (0.1 is its default); compiling counts as our time. Its machines are judged as
+ours is. Published for 500 hidden units: -86.34 by AIS after CD-25 with 1,000 times as many updates (Salakhutdinov and
+Murray 2008).
 """
 
 import time

@@ -31,7 +31,10 @@ def flowed(
     """
     import diffrax  # Half a second, which most of the library does without.
 
-    field = diffrax.ODETerm(lambda t, y, _: score.noise.flow(t, y, score(t, y)))
+    def slope(t: Any, y: Point, _: Any) -> Point:
+        return score.noise.flow(t, y, score(t, y))
+
+    field = diffrax.ODETerm(slope)
     solution = diffrax.diffeqsolve(
         field, diffrax.Dopri5(), jnp.asarray(t, x.dtype), jnp.asarray(s, x.dtype), None, x,
         stepsize_controller=diffrax.PIDController(rtol=tolerance, atol=tolerance), max_steps=MOST, throw=False,

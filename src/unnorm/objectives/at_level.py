@@ -23,7 +23,10 @@ class AtLevel(AbstractObjective, AbstractStateRemarks):
     """
 
     objective: AbstractObjective
-    level: float = eqx.field(static=True, default=0.0)
+    level: float = eqx.field(static=True)
+
+    def __init__(self, objective: AbstractObjective, level: float = 0.0):
+        self.objective, self.level = objective, level
 
     @property
     def comparable(self) -> bool:

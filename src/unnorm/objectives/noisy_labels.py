@@ -12,7 +12,6 @@ from unnorm.noises.times import AbstractTimes, UniformTimes
 from unnorm.objectives.base import AbstractObjective, Info, Scalar
 from unnorm.parts import held
 from unnorm.scores import LevelledClassifier
-from unnorm.spaces import Conditioned
 
 
 class NoisyLabels(AbstractObjective):
@@ -35,7 +34,7 @@ class NoisyLabels(AbstractObjective):
         return None
 
     def __call__(
-        self, model: LevelledClassifier, state: None, batch: Conditioned, *, key: PRNGKeyArray
+        self, model: LevelledClassifier, state: None, batch: Any, *, key: PRNGKeyArray
     ) -> tuple[Scalar, tuple[None, Info]]:
         noise, xs = held(model.noise), batch.x
         levels, draw = jax.random.split(key)

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class AbstractFinding(ABC):
 
     @classmethod
     @abstractmethod
-    def restored(cls, fields: Mapping[str, Any], arrays: Arrays, space: AbstractSpace) -> Self:
+    def restored(cls, fields: Mapping[str, Any], arrays: Arrays, space: AbstractSpace) -> "AbstractFinding":
         """The inverse of `fields` and `arrays`."""
 
 

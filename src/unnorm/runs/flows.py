@@ -58,7 +58,7 @@ def between(run: Run, rows: Any, n: int, tolerance: float) -> np.ndarray:
     """n + 2 points from the first of two rows to the second, along the arc of their codes, as the first is told."""
     codes, conditions = codes_of(run, rows, tolerance)
     require(len(codes) == 2 and n >= 0, f"points lie between two rows, not {len(codes)}, and are none or more, not {n}")
-    arc = jnp.stack([slerp(*jnp.asarray(codes), share) for share in np.linspace(0, 1, n + 2)])
+    arc = jnp.stack([slerp(jnp.asarray(codes[0]), jnp.asarray(codes[1]), share) for share in np.linspace(0, 1, n + 2)])
     if conditions is not None:
         conditions = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[0], (n + 2, *leaf.shape[1:])), conditions)
     return rows_of_codes(run, arc, conditions, tolerance)

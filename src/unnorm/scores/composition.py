@@ -6,11 +6,12 @@ the density of each level alone, `generators.MetropolisCorrector` for energies, 
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from unnorm.energies.base import Point, Scalar
@@ -72,14 +73,7 @@ class GivenEnergy(AbstractLevelledEnergy):
         return self.levelled.energy(t, x, held(self.settled))
 
 
-class _Parts(Protocol):
-    @property
-    def parts(self) -> tuple[AbstractLevelledScore, ...]: ...
-    @property
-    def weights(self) -> Array: ...
-
-
-def _check_parts(whole: _Parts) -> None:
+def _check_parts(whole: Any) -> None:
     """One noise, one space, no conditions, and a weight for each."""
     parts, who = whole.parts, type(whole).__name__
     require(len(parts) >= 1, f"a {who} is made of one model or more")
@@ -160,7 +154,7 @@ class EnergyMixture(AbstractLevelledEnergy):
 
     def __check_init__(self):
         _check_parts(self)
-        if not isinstance(self.weights, jax.core.Tracer):
+        if not isinstance(self.weights, Tracer):
             require(bool(jnp.all(self.weights > 0)), "the weights of a mixture are positive")
 
     @property

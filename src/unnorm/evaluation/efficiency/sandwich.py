@@ -91,19 +91,18 @@ def minimised(
     )
     rows = jnp.asarray(rows)
     start, noise = jax.random.split(key)
-    arguments = (
-        (weights, skeleton), objective, objective.init(model, rows, key=start), rows, jax.random.split(noise, len(rows)),
-    )  # fmt: skip
+    state, keys = objective.init(model, rows, key=start), jax.random.split(noise, len(rows))
+    arguments = ((weights, skeleton), objective, state, rows, keys)
     value, slopes = _slopes(flat, *arguments)
     for _ in range(STEPS):
         covariance, move = _step(np.asarray(_curvature(flat, *arguments), np.float64), np.asarray(slopes, np.float64))
-        share = 1.0
-        while share > 1e-3:
+        share = 2.0
+        while True:
+            share *= 0.5
             ahead = flat - share * jnp.asarray(move, flat.dtype)
             there, beside = _slopes(ahead, *arguments)
-            if float(there) <= float(value) + 1e-6 * abs(float(value)):
+            if share < 1e-3 or float(there) <= float(value) + 1e-6 * abs(float(value)):
                 break
-            share *= 0.5
         flat, value, slopes = ahead, there, beside
         scale = np.sqrt(np.maximum(np.diag(covariance), 1e-30))
         if float(np.max(np.abs(share * move) / scale)) < SMALL:

@@ -251,7 +251,7 @@ def layered_smc(
     levels: int = 200,
     key: PRNGKeyArray,
 ) -> Estimate:
-    """log Z by sequential Monte Carlo over the layers: where fewer than half of the particles count, they are drawn anew.
+    """log Z by sequential Monte Carlo over the layers: where fewer than half of them count, particles are drawn anew.
 
     Each island's Z is unbiased, and the error is that of their spread (Del Moral, Doucet and Jasra 2006).
     """
