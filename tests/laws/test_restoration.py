@@ -153,6 +153,13 @@ def test_marginal_modes_are_those_of_the_enumerated_law():
     assert np.abs((found.probability - np.tensordot(prior.probabilities, prior.points, 1)) / found.stderr).max() > 20
 
 
+def test_counts_may_be_of_any_library_and_walks_without_warm_up():
+    model, key, two = CASES["3 x 3"], jax.random.key(0), np.int64(2)
+    assert anneal(model, two, chains=two, key=key).energy == anneal(model, 2, chains=2, key=key).energy
+    found = marginal_modes(model, chains=two, sweeps=two, warmup=np.int64(0), key=key).probability
+    assert np.array_equal(found, marginal_modes(model, chains=2, sweeps=2, warmup=0, key=key).probability)
+
+
 def test_what_is_wrong_is_said():
     prior = Ising(SQUARE, 0.0, 1.0)
     for call, words in (

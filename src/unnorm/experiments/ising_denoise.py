@@ -84,7 +84,7 @@ PAPER = Size(50, 5000, 2000)
 def learnt() -> tuple[float, float]:
     """Field and coupling of the second drawing, by pseudo-likelihood."""
     start = Ising(SITES, 0.0, 1.0)
-    found = minimised(start, PseudoLikelihood(), OTHER[None].astype(np.float32), key=jax.random.key(0))
+    found = minimised(start, PseudoLikelihood(), jnp.asarray(OTHER[None], float), key=jax.random.key(0))
     field, coupling = (float(value) for value in found.values)
     return field, coupling
 

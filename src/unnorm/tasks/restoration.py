@@ -236,7 +236,9 @@ def marginal_modes(
     for number, least, what in ((chains, 2, "chains"), (sweeps, 1, "sweeps"), (warmup, 0, "sweeps of warm-up")):
         require_count(number, least, f"the {what} of marginal modes")
     begin = _start(posterior, None)
-    means = np.asarray(_walked(posterior, begin, warmup, sweeps, jax.random.split(key, chains)), np.float64)
+    means = np.asarray(
+        _walked(posterior, begin, int(warmup), int(sweeps), jax.random.split(key, int(chains))), np.float64
+    )
     shape = posterior.sites.shape
     error = means.std(axis=0, ddof=1) / math.sqrt(chains)
     return Marginals(means.mean(axis=0).reshape(shape), error.reshape(shape))
