@@ -9,7 +9,7 @@ from known_figures import figure_of, learns
 from unnorm.data.debd import BinaryTable
 from unnorm.energies import Ising, SiteMixture, every_point, lattice, uniform
 from unnorm.estimate import Estimate
-from unnorm.experiments import bits, ed_discrete
+from unnorm.experiments import bits, ed_discrete, ising_denoise
 from unnorm.spaces import Binary
 
 RNG = np.random.default_rng(0)
@@ -73,3 +73,46 @@ def test_codes_of_the_plane_go_there_and_back():
     law[number] = np.arange(4096)
     assert np.array_equal(ed_discrete.as_image(law), np.arange(4096).reshape(64, 64))
     assert np.array_equal(every_point(Binary((12,)))[number], codes)
+
+
+@figure_of("ising-denoise")
+def test_small_pictures_are_enumerated_and_a_tenth_of_large_ones_is_wrong():
+    shares = [ising_denoise.wrong(ising_denoise.flipped(ising_denoise.CLEAN, 0, k)) for k in range(20)]
+    assert abs(np.mean(shares) - 10) < 4.5 * 100 * math.sqrt(0.09 / (20 * 64**2))
+    # Every third of the small ones against all 512 energies; modes miss some of them.
+    gaps = ising_denoise._enumerated(3)
+    assert max(map(abs, gaps[ising_denoise.CUT])) < 1e-5 < 0.1 < max(gaps[ising_denoise.ICM])
+    assert min(map(min, gaps.values())) > -1e-5
+    # Bishop's field is 4.2, and the prior's own is none.
+    field = np.asarray(ising_denoise.posterior(ising_denoise.BISHOP, ising_denoise.CLEAN).field)
+    assert np.allclose(field, 4.2 * (2 * ising_denoise.CLEAN - 1), atol=1e-5)
+
+
+@figure_of("ising-denoise")
+def test_the_second_drawing_has_the_pseudo_likelihood_of_a_logistic_regression():
+    """Of every pixel on its neighbours: at the maximum the residuals and what they are multiplied by go to nothing."""
+    picture, (field, coupling) = np.pad(2 * ising_denoise.OTHER - 1, 1), ising_denoise.learnt()
+    around = picture[:-2, 1:-1] + picture[2:, 1:-1] + picture[1:-1, :-2] + picture[1:-1, 2:]
+
+    def scores(a: float, b: float) -> np.ndarray:
+        left = ising_denoise.OTHER - 1 / (1 + np.exp(-(a + b * around)))
+        return np.array([left.sum(), (left * around).sum()])
+
+    assert np.abs(scores(field, coupling)).max() < 0.2 and np.abs(scores(field, 1.1 * coupling)).max() > 5
+
+
+def test_what_is_said_of_restored_pictures_can_fail():
+    def piece(icm: float, cut: float, modes: float, above: float) -> dict:
+        methods = (ising_denoise.ICM, ising_denoise.ANNEALED, ising_denoise.CUT, ising_denoise.MODES)
+        share = dict(zip(methods, (icm, cut, cut, modes), strict=True))
+        height = dict(zip(methods, (above, 0.0, 0.0), strict=False))
+        return {"noisy": 10.0, **{prior: {"wrong": share, "above": height} for prior in ising_denoise.PRIORS}}
+
+    def held(*figures: float, cut: float = 0.0) -> list[bool]:
+        pieces = [piece(*(figure + shift for figure in figures)) for shift in (0.0, 1e-4)]
+        small = {ising_denoise.ICM: [0.0, 1.0], ising_denoise.CUT: [cut]}
+        return [claim.holds for claim in ising_denoise._claims(pieces, small)]
+
+    assert held(5.0, 3.0, 2.0, 9.0)[:3] == [True] * 3 and held(5.0, 3.0, 2.0, 9.0)[3:6] == [True] * 3
+    assert held(5.0, 3.0, 2.0, -9.0).count(False) == 1 + 2 * 3 and held(5.0, 3.0, 2.0, 9.0, cut=0.1).count(False) == 1
+    assert held(1.0, 6.0, 7.0, 9.0).count(False) == 3 * 3

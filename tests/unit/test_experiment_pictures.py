@@ -21,6 +21,7 @@ from unnorm.experiments import (
     gibbs_posterior,
     gibbs_variances,
     graph_bayes,
+    ising_denoise,
     ising_exact,
     langevin_modes,
     logz_race,
@@ -49,6 +50,10 @@ def digits(n: int, side: int) -> list[list[float]]:
 
 def shades(n: int) -> list:
     return RNG.uniform(0, 255, size=(n, 4, 3, 1)).tolist()
+
+
+def shades_of(side: int) -> list[list[float]]:
+    return RNG.uniform(size=(side, side)).tolist()
 
 
 def result(series: dict[str, Any], rows: dict[str, list[str]], published: tuple[str, ...] = ()) -> Result:
@@ -193,6 +198,16 @@ MADE = {
     "schools": lambda: result({name: feature() for name in ("degree", "shared partners", "distance")}, {}),
     "graph-bayes": lambda: result(
         {name: {"shown": CLOUD, "means": [0.5, 1.5], "deviations": [0.1, 0.2]} for name in graph_bayes.TERMS}, {}
+    ),
+    "ising-denoise": lambda: result(
+        {
+            "drawn": {name: shades_of(6) for name in ("clean", "noisy", "learnt from")},
+            "restored": {p: {m: shades_of(6) for m in ising_denoise.METHODS} for p in ising_denoise.PRIORS},
+            "wrong": {p: dict.fromkeys(ising_denoise.METHODS, 1.5) for p in ising_denoise.PRIORS},
+            "couplings": [0.5, 1.0],
+            "along": {m: [4.5, 3.5] for m in ising_denoise.FOLLOWED},
+        },
+        {},
     ),
     "bits": lambda: result(
         {"tables": {name: dict.fromkeys(bits.METHODS, ONE) for name in bits.TABLES}, "tree": bits.TABLES}, {}

@@ -321,6 +321,34 @@ def reproduce(
     reproduce_command(name, scale, out, seed, json, quiet)  # pyright: ignore[reportArgumentType]
 
 
+@app.command()
+def restore(
+    picture: Annotated[
+        Path, typer.Argument(help="A black-and-white picture (.png, .bmp, .gif ...), or an .npy array.")
+    ],
+    out: Out = None,
+    flips: Annotated[float, typer.Option(help="The share of pixels that were flipped.")] = 0.1,
+    coupling: Annotated[float, typer.Option(help="How strongly neighbours like to be equal.")] = 1.2,
+    method: Annotated[
+        str, typer.Option(help="cut: the exact optimum; icm: fast, and near the noisy picture; anneal; modes.")
+    ] = "cut",
+    threshold: Annotated[
+        float | None, typer.Option(help="Make a grey picture black and white at this brightness, from 0 to 1.")
+    ] = None,
+    force: Force = False,
+    seed: Seed = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Restore a black-and-white picture with flipped pixels: the most probable one under an Ising prior.
+
+    Without --out it is written beside the noisy one, as NAME-restored.png.
+    """
+    from unnorm.cli.restore import restore_command
+
+    restore_command(picture, out, flips, coupling, method, threshold, force, seed, json, quiet)
+
+
 @app.command(name="list")
 def list_names(
     kind: Annotated[

@@ -158,24 +158,40 @@ def without_alpha(values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
     return over, (f"{seen:,} of {len(values):,} pictures are see-through in places, and are laid over white.",)
 
 
-def _from_folder(path: Path, shown: str) -> Pictures:
+def _opened_image(file: Path, shown: str) -> np.ndarray:
+    """One picture file as height x width x channels."""
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError:
-        raise InputError(
-            f'reading the pictures in {shown} needs pillow; install it: pip install "unnorm[imaging]"'
-        ) from None
+        raise InputError(f'reading {shown} needs pillow; install it: pip install "unnorm[imaging]"') from None
+    try:
+        with Image.open(file) as image:
+            return _array(image)
+    except FileNotFoundError:
+        raise InputError(f"there is no file {shown}; check its name and folder") from None
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError) as error:
+        raise InputError(f"{str(file)!r} is no whole picture ({_reason(error)}); remove it or put it back") from error
+
+
+def read_picture(path: Path) -> Pictures:
+    """One picture: a picture file, or an .npy array of height x width [x channels]."""
+    shown = repr(str(path))
+    if path.suffix != ".npy":
+        found, remarks = without_alpha(_opened_image(path, shown)[None])
+        return Pictures(found, None, (), remarks)
+    try:
+        values = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise InputError(f"there is no file {shown}; check its name and folder") from None
+    except (ValueError, OSError, EOFError) as error:
+        raise InputError(f"{shown} is damaged or cut short ({_reason(error)}); write it again") from error
+    return _from_arrays(values[None, ..., None] if values.ndim == 2 else values[None], None, shown)
+
+
+def _from_folder(path: Path, shown: str) -> Pictures:
     files = files_in(path)
     require(len(files) > 0, f"{shown} holds no pictures; they end in {', '.join(ENDINGS)}")
-    found = []
-    for file in files:
-        try:
-            with Image.open(file) as image:
-                found.append(_array(image))
-        except (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError) as error:
-            raise InputError(
-                f"{str(file)!r} is no whole picture ({_reason(error)}); remove it or put it back"
-            ) from error
+    found = [_opened_image(file, f"the pictures in {shown}") for file in files]
     sizes = Counter(array.shape[:2] for array in found)
     if len(sizes) > 1:
         (usual, _), *_ = sizes.most_common()
