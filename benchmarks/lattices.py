@@ -1,7 +1,7 @@
 """Checkerboard sweeps of Gibbs sampling against PyTorch, and a Boltzmann machine against scikit-learn's.
 
-256 chains of the 64 x 64 torus: ours through `sample`; PyTorch's as it is written for speed, each colour an array of its
-own, neighbours by rolling the other, the five laws of a site in a table, with and without torch.compile. Before the
+256 chains of the 64 x 64 torus: ours through `sample`; PyTorch's as it is written for speed, each colour an array of
+its own, neighbours by rolling the other, the five laws of a site in a table, with and without torch.compile. Before the
 timing the energy of each side must be Kaufman's within five standard errors. The machine has 500 hidden units and
 learns binarised digits by persistent chains, batches of 100 and as many chains, one sweep an update: ours through
 `fit`, theirs through `partial_fit`, which is the very same update but for the step (Adam here, plain there).

@@ -132,6 +132,7 @@ ROWS = {
     "Samplers": ("unnorm.samplers", "samplers"),
     "Generators": ("unnorm.generators", "generators"),
     "Evaluation": ("unnorm.evaluation", None),
+    "Graphs": ("unnorm.graphs", None),
     "Tasks": ("unnorm.tasks", None),
     "Training": ("unnorm.training", None),
     "Data": ("unnorm.data", "data"),
