@@ -10,7 +10,8 @@ from pathlib import Path
 from benchmarks.harness import environment, say
 
 NAMES = (
-    "training", "objectives", "convolutions", "unet", "langevin", "samplers", "hessians", "kde", "graphs", "lattices", "start"
+    "training", "objectives", "convolutions", "unet", "langevin", "samplers", "hessians", "kde", "graphs", "lattices",
+    "start",
 )  # fmt: skip
 
 
