@@ -174,7 +174,7 @@ def test_a_parameter_that_the_data_do_not_tell_is_named_not_inverted(truth_draws
             make()
     with pytest.raises(InputError, match="not finite"):
         likelihood_covariance(Normal(), jnp.full((64, 1), jnp.nan))
-    with pytest.raises(InputError, match="a kernel of noises"):
+    with pytest.raises(InputError, match="conditional NCE needs an AbstractNoise"):
         cnce_covariance(Normal(), standard_gaussian(1), truth_draws, key=key)  # pyright: ignore[reportArgumentType]
     with pytest.raises(InputError, match="a normalised density"):
         nce_covariance(Shifted(Normal()), Local(1.0), truth_draws)  # pyright: ignore[reportArgumentType]

@@ -7,12 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from discrete import COLOURS, DICE, FEW, MACHINE, truth
+from discrete import COLOURS, DICE, FEW, truth
 from harness import breaks, covers, holds
 from jax.flatten_util import ravel_pytree
+from scipy.stats import chi2
 
 import unnorm as un
-from unnorm.energies import DeepBoltzmann, ExponentialFamily, GaussianRBM, Ising, every_point, lattice
+from unnorm.energies import RBM, DeepBoltzmann, ExponentialFamily, GaussianRBM, Ising, every_point, lattice
 from unnorm.energies.base import AbstractEnergy
 from unnorm.estimate import Estimate
 from unnorm.evaluation import enumerated
@@ -34,6 +35,12 @@ from unnorm.spaces import Binary, Real
 
 #: Six spins, each edge with a coupling of its own.
 PLANTED = Ising(lattice((2, 3)), 0.3, jnp.asarray([0.9, -0.5, 0.7, 0.2, 0.8, -0.3, 0.6]))
+
+
+@pytest.fixture
+def double():
+    with jax.enable_x64(True):
+        yield
 
 
 def flat_of(model):
@@ -108,7 +115,7 @@ def test_the_gradient_that_contrastive_divergence_drops():
     def law(theta):
         return jax.nn.log_softmax(-jax.vmap(build(theta))(points))
 
-    def after(theta):
+    def after(theta, p=p):
         """One site at random, redrawn: y differs from x in that site with probability sigmoid(E(x) - E(y)) / 6."""
         logs = law(theta)
         moves = jnp.where(flips, jax.nn.sigmoid(logs[None, :] - logs[:, None]) / 6, 0.0)
@@ -121,13 +128,18 @@ def test_the_gradient_that_contrastive_divergence_drops():
     fixed = after(flat)
     kept = jax.grad(lambda t: divergence(p, law(t)) - divergence(fixed, law(t)))(flat)
     dropped = -jax.grad(lambda t: divergence(after(t), law(flat)))(flat)
-    assert np.allclose(whole, kept + dropped, atol=1e-5) and np.abs(dropped).max() > 0.01
-    found = rests(CD(Gibbs(1), moves=1), model, data, repeats=400)
+    assert np.allclose(whole, kept + dropped, atol=1e-5) and np.abs(dropped).max() > 0.005
+    found = rests(CD(Gibbs(1), moves=1), model, data, repeats=2500)
     assert holds(found, np.asarray(kept)) and breaks(found, np.asarray(whole))
-    # What is kept is the gradient of no function: its Jacobian is not symmetric. That of the whole is.
-    turns = jax.jacobian(lambda t: jax.grad(lambda s: p @ -law(s) - after(t) @ -law(s))(t))(flat)
-    straight = jax.hessian(lambda t: divergence(p, law(t)) - divergence(after(t), law(t)))(flat)
-    assert np.abs(straight - straight.T).max() < 1e-4 < 0.1 * np.abs(turns - turns.T).max()
+
+    def turns(law_after):
+        """How far from symmetric the Jacobian of what is kept is; the gradient of a function has a symmetric one."""
+        slopes = jax.jacobian(lambda t: jax.grad(lambda s: p @ -law(s) - law_after(t) @ -law(s))(t))(flat)
+        return float(jnp.abs(slopes - slopes.T).max())
+
+    # With one site redrawn it is one of pseudo-likelihood's kind (Hyvarinen 2006); with two it is no gradient any more
+    # (Sutskever and Tieleman 2010).
+    assert turns(after) < 1e-5 < 1e-4 < turns(lambda t: after(t, after(t)))
 
 
 # -------------------------------------------------------------------------------------------------- small perturbations
@@ -175,14 +187,14 @@ def test_the_discrepancy_of_categories_is_at_rest_at_the_truth(name):
 
 
 def test_errors_of_pseudo_likelihood_are_those_of_the_sandwich():
-    """95% intervals over 200 data sets; those of the curvature alone, which counts a row as six, hold too seldom."""
+    """95% intervals over 200 data sets; those of the curvature alone are nearly twice as wide for the field."""
     planted = Ising(lattice((2, 3)), 0.2, 1.1)
     law, right, naive = truth(planted), [], []
     for seed in range(200):
         found = minimised(planted, PseudoLikelihood(), law.draws(300, seed=100 + seed), key=jax.random.key(0))
-        right.append(Estimate(float(found.values[1]), float(found.stderr[1]), "sandwich"))
-        naive.append(Estimate(float(found.values[1]), float(found.naive[1]), "curvature"))
-    assert covers(right, 1.1) and not covers(naive, 1.1)
+        right.append(Estimate(float(found.values[0]), float(found.stderr[0]), "sandwich"))
+        naive.append(Estimate(float(found.values[0]), float(found.naive[0]), "curvature"))
+    assert covers(right, 0.2) and not covers(naive, 0.2)
 
 
 class Visible(AbstractEnergy):
@@ -199,31 +211,46 @@ class Visible(AbstractEnergy):
         return -jax.nn.logsumexp(-jax.vmap(lambda h: self.machine(jnp.concatenate([x, h])))(hidden))
 
 
-#: Six visible units, two hidden layers of two and one.
+#: Six visible units, two hidden layers of two and one. Five numbers say what the law of the two units between is, which
+#: has three: these cannot be told apart.
+TIES = 2.5 * jnp.asarray([[1.0, 0], [1, 0], [1, 0], [0, 1], [0, 1], [0, 1]])
 DEEP = Visible(
-    DeepBoltzmann(
-        (2.5 * jnp.asarray([[1.0, 0], [1, 0], [1, 0], [0, 1], [0, 1], [0, 1]]), jnp.asarray([[2.0], [-2.0]])),
-        (-1.2 * jnp.ones(6), -0.5 * jnp.ones(2), jnp.zeros(1)),
-    )
+    DeepBoltzmann((TIES, jnp.asarray([[2.0], [-2.0]])), (-1.2 * jnp.ones(6), -0.5 * jnp.ones(2), jnp.zeros(1)))
 )
+#: One and two hidden units: of two, weights that are nothing are told by many rows alone.
+PLAIN = RBM(Binary((6,)), TIES.sum(1, keepdims=True), jnp.zeros(6), -7.5 * jnp.ones(1))
+TWO = RBM(Binary((6,)), TIES, jnp.zeros(6), -3.75 * jnp.ones(2))
 
 
-@pytest.mark.parametrize("name", ["machine, likelihood", "machine, pseudo-likelihood", "machine, ratios", "deep"])
-def test_planted_machines_come_back(name):
-    """Every unit's bias and weight within 4.5 of its standard errors, from the truth on: hidden units have no order."""
-    model = DEEP if name == "deep" else MACHINE
-    objective = {"machine, pseudo-likelihood": PseudoLikelihood(), "machine, ratios": RatioMatching()}.get(
-        name, EnumeratedLikelihood()
-    )
-    law, count = enumerated(model), 8000
-    true = np.asarray(flat_of(model)[0], np.float64)
-    found = minimised(model, objective, law.draws(count, seed=5), key=jax.random.key(0))
-    z = (found.values - true) / found.stderr
-    assert np.abs(z).max() < 4.5
-    # Twice the gain of the fit over the truth is chi-square with as many degrees of freedom as parameters, or fewer.
-    assert 2 * count * law.divergence(enumerated(found.model)) < len(true) * 2 + 4.5 * np.sqrt(4 * len(true))
-    other = minimised(model, objective, enumerated(0.6 * model).draws(count, seed=6), key=jax.random.key(0))
-    assert np.abs((other.values - true) / other.stderr).max() > 4.5
+@pytest.mark.parametrize("name", ["likelihood", "pseudo-likelihood", "ratios"])
+@pytest.mark.parametrize(
+    ("machine", "rows"),
+    [(PLAIN, 4000), pytest.param(TWO, 60_000, marks=pytest.mark.thorough)],
+    ids=["one hidden", "two hidden"],
+)
+def test_a_planted_machine_comes_back(machine, rows, name, double):
+    """Every bias and weight within 4.5 of its standard errors, from the truth on: hidden units have no order."""
+    losses = (EnumeratedLikelihood(), PseudoLikelihood(), RatioMatching())
+    loss = dict(zip(("likelihood", "pseudo-likelihood", "ratios"), losses, strict=True))[name]
+    law, true = enumerated(machine), np.asarray(flat_of(machine)[0], np.float64)
+
+    def off(law, seed):
+        found = minimised(machine, loss, law.draws(rows, seed=seed), key=jax.random.key(0))
+        return float(np.abs((found.values - true) / found.stderr).max())
+
+    assert off(law, 5) < 4.5 < off(enumerated(0.8 * machine), 6)
+
+
+def test_a_planted_deep_machine_comes_back(double):
+    """Its law does: twice the gain of the fit over the truth is chi-square of no more degrees than parameters."""
+    law, count = enumerated(DEEP), 2000
+    bound = chi2.isf(1e-5, len(flat_of(DEEP)[0]))
+
+    def gain(rows):
+        found = minimised(DEEP, EnumeratedLikelihood(), rows, key=jax.random.key(0))
+        return 2 * count * law.divergence(enumerated(found.model))
+
+    assert gain(law.draws(count, seed=5)) < bound < gain(enumerated(0.8 * DEEP).draws(count, seed=6))
 
 
 # ------------------------------------------------------------------------------------------- statistics and their means

@@ -56,7 +56,7 @@ def test_errors_of_scores_that_are_wrong_by_a_known_amount():
 
 @figure_of("ncsn-techniques")
 def test_propositions_and_the_exact_score_of_a_data_set():
-    found = ncsn_techniques.propositions(100_000, 0)
+    found = ncsn_techniques.propositions(400_000, 0)
     bound, second, third = found.values()
     assert bound["simulated"].value <= bound["as stated"].value
     assert second["as stated"].value == pytest.approx(0.567, abs=1e-3)

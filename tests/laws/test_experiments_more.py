@@ -253,7 +253,7 @@ def test_independent_draws_have_the_weight_and_the_printed_settings_lose_every_p
     noise, own, transition = langevin_modes.WALKS[langevin_modes.PRINTED]
     assert transition.ratio * float(noise.variance(1.0)) == pytest.approx(500)
     # The score of a level is the gradient of the mixture's log density with that level's variance.
-    y, score = jnp.array([[0.3, -0.4], [4.0, 6.0], [-9.0, 2.0]]), langevin_modes.MixtureScore(noise, own)
+    y, score = jnp.array([[0.3, -0.4], [4.0, 6.0], [-9.0, 2.0]]), langevin_modes.MixtureSlope(noise, own)
     at_level = jax.vmap(score, in_axes=(None, 0))
     for t in (0.2, 0.9):
         wide = gaussian_mixture(langevin_modes.WEIGHTS, langevin_modes.CENTRES, float((1 + noise.variance(t)) ** 0.5))

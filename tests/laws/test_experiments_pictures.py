@@ -22,14 +22,14 @@ SIZE = faces.Size(steps=1, draws=1, faces=1, of_each=8, walk=200, between=3)
 def exact_score(variance: float) -> LevelledFunction:
     """Of pictures whose pixels are N(0, variance)."""
     return LevelledFunction(
-        lambda t, x: -x / (NOISE.alpha(t) ** 2 * variance + NOISE.variance(t)), NOISE, Real((2, 2, 1))
+        lambda t, x: -x / (NOISE.alpha(t) ** 2 * variance + NOISE.variance(t)), NOISE, Real((6, 6, 1))
     )
 
 
 @figure_of("faces")
 def test_faces_out_of_noise_are_spread_as_the_truth_is():
     """p(x | x_t) of an exact score is as wide as its mean is wrong; of one that takes faces for others it is not."""
-    truth = 0.5 * np.random.default_rng(0).normal(size=(400, 2, 2, 1)).astype(np.float32)
+    truth = 0.5 * np.random.default_rng(0).normal(size=(150, 6, 6, 1)).astype(np.float32)
     right, wrong = (faces._out_of_noise(exact_score(v), truth, SIZE, 0, 1.0) for v in (0.25, 2.0))
     # Noise of variance 1 on pixels of variance 1/4 leaves 1/5; the mean of n draws is further off by a share 1/n.
     expected = (0.2 * (1 + 1 / SIZE.of_each)) ** 0.5

@@ -191,7 +191,7 @@ def test_one_code_is_refused():
         KernelVAE(stein, 1)
 
 
-@pytest.mark.parametrize(("followed", "words"), [(0, "a whole number from 1 up"), (11, "of 10 codes the gradient")])
+@pytest.mark.parametrize(("followed", "words"), [(0, "a whole number from 1 up"), (11, "through 1 to 10 codes, not 11")])
 def test_codes_that_are_not_there_cannot_be_followed(followed, words):
     with pytest.raises(InputError, match=words):
         KernelVAE(stein, 10, followed)

@@ -45,7 +45,8 @@ OwnRate = Annotated[
     float | None, typer.Option("--rate", help="Learning rate at its peak; default 0.001, or what suits the model.")
 ]
 ModelName = Annotated[
-    str | None, typer.Option("--model", help="Which energy (unnorm list models); default the one that suits the data.")
+    str | None,
+    typer.Option("--model", help="Which energy (unnorm list models), or graph for a network; default by the data."),
 ]
 Kind = Annotated[
     str | None, typer.Option(help="Read DATA as this kind (table, bits, ...), and not as what it looks like.")
@@ -107,6 +108,10 @@ def fit(
     method: Annotated[
         str | None, typer.Option(help="How a network is fitted: auto, exact, mcmc, or mple (pseudo-likelihood).")
     ] = None,
+    constraint: Annotated[
+        str | None,
+        typer.Option(help="Compare a network only with those of as many edges (edges), or equal degrees (degrees)."),
+    ] = None,
     hidden: Annotated[int | None, typer.Option(min=1, help="Hidden units of --model rbm.")] = None,
     lattice: Annotated[
         str | None, typer.Option(help="The sides of the lattice of --model ising, e.g. 4x5: its sites are the columns.")
@@ -123,17 +128,19 @@ def fit(
 
     training = {"steps": steps, "batch": batch, "rate": rate, "patience": patience, "evaluations": evaluations}
     asked = {
-        "--terms": terms, "--nodes": nodes, "--directed": directed, "--covariate": covariate or None, "--method": method,
+        "--terms": terms, "--nodes": nodes, "--directed": directed, "--covariate": covariate or None,
+        "--method": method, "--constraint": constraint,
     }  # fmt: skip
     if wants_graph(data, model, kind, asked):
         rows = {
             "--objective": objective, "--steps": steps, "--batch": batch, "--rate": rate, "--patience": patience,
             "--set": options, "--group": group, "--test": test, "--condition": condition,
+            "--hidden": hidden, "--lattice": lattice,
         }  # fmt: skip
         refuse_others(rows, "a network, which has no rows; its terms are fitted by likelihood")
         fit_graph_command(
-            data, terms, nodes, directed, covariate or [], method, out, resume=resume, report=report, seed=seed,
-            as_json=json, quiet=quiet,
+            data, terms, nodes, directed, covariate or [], method, constraint, out, resume=resume, report=report,
+            seed=seed, as_json=json, quiet=quiet,
         )  # fmt: skip
         return
     from unnorm.cli.learn import fit_command
@@ -253,6 +260,10 @@ def score(
     Rows that the model was fitted to are scored by models that were fitted without them, which takes as long as five
     fits the first time.
     """
+    if _holds_graph(run):
+        from unnorm.cli.graphs import refuse_others
+
+        refuse_others({"score": True}, "the fit of a network, which has no rows; unnorm evaluate tells how it fits")
     from unnorm.cli.use import score_command
 
     score_command(run, data, out, force, seed, json, quiet)

@@ -4,17 +4,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from unnorm.cli.output import emit_json, emit_table, note, require_new
+from unnorm.cli.output import emit_json, note, require_new
 from unnorm.data.network_writing import edges_text, network_bytes, require_network_format, write_networks
 from unnorm.errors import InputError, require
 from unnorm.files import write_atomically
+from unnorm.graphs import Goodness
+from unnorm.graphs.constraints import CONSTRAINTS
 from unnorm.graphs.estimation import METHODS
 from unnorm.report.graph_verdict import in_a_sentence, judge_graph
 from unnorm.report.graphs import write_graph_report
 from unnorm.report.verdict import Verdict
 from unnorm.runs.graph_data import USUAL, is_network, prepare_graph
-from unnorm.runs.graph_findings import Evidence, evidence_of, trace_of
-from unnorm.runs.graph_goodness import Goodness, goodness_of
+from unnorm.runs.graph_findings import goodness_of, trace_of
 from unnorm.runs.graphs import GraphRun, graph_settings
 from unnorm.runs.stages import Stages
 
@@ -27,8 +28,8 @@ def wants_graph(data: str, model: str | None, kind: str | None, asked: Mapping[s
         return False
     require(
         model in (None, "graph"),
-        f"{given[0] if given else data} is for a network, and --model {model} for rows; the model of a network is graph, "
-        "with --terms",
+        f"{given[0] if given else data} is for a network, and --model {model} for rows; the model of a network is "
+        "graph, with --terms",
     )
     require(kind in (None, "graph"), f"--kind {kind} is for rows; {given[0] if given else data} is for a network")
     return True
@@ -58,6 +59,7 @@ def fit_graph_command(
     directed: bool | None,
     covariates: Sequence[str],
     method: str | None,
+    constraint: str | None,
     out: Path | None,
     *,
     resume: bool,
@@ -68,17 +70,21 @@ def fit_graph_command(
 ) -> None:
     """Fit a network, print its table, and say whether to believe it."""
     require(method is None or method in METHODS, f"--method {method}: the methods are {', '.join(METHODS)}")
+    require(
+        constraint is None or constraint in CONSTRAINTS,
+        f"--constraint {constraint}: the constraints are {', '.join(CONSTRAINTS)}",
+    )
     prepared = prepare_graph(data, nodes=nodes, directed=directed, covariates=parse_covariates(covariates))
     usual = USUAL[prepared.network.directed]
-    settings = graph_settings(prepared, terms, usual, method=method or "auto", seed=seed)
+    settings = graph_settings(prepared, terms, usual, method=method or "auto", constraint=constraint, seed=seed)
     path = out or Path(f"{Path(data).stem}-graph")
     begun = (path / "run.json").exists()
     run = GraphRun.create_or_resume(path, settings, prepared, resume=resume)
     network = prepared.network
     kind = "with directions" if network.directed else "without directions"
     note(
-        f"A network of {network.n:,} vertices and {len(network.edges):,} edges {kind}; terms {settings.terms}; saved in "
-        f"{path}",
+        f"A network of {network.n:,} vertices and {len(network.edges):,} edge{'s' * (len(network.edges) != 1)} {kind}; "
+        f"terms {settings.terms}; saved in {path}",
         quiet=quiet,
     )
     for remark in settings.remarks:
@@ -91,19 +97,20 @@ def fit_graph_command(
         if not begun:
             run.discard()
         raise
-    goodness, evidence = found_out(run, stages) if report else (None, None)
-    verdict = judge_graph(fitted, goodness, evidence)
-    content = content_of(run, goodness, evidence, verdict)
+    goodness = found_out(run, stages) if report else None
+    verdict = judge_graph(fitted, goodness)
+    content = content_of(run, goodness, verdict)
     page = None
     if report:
         with stages("the report"):
-            page = write_graph_report(run, goodness, evidence)
+            page = write_graph_report(run, goodness)
         content["report"] = str(page)
     run.write_json("result.json", content)
     if as_json:
         emit_json(content)
     else:
-        print(fitted)
+        # Of a degenerate model the verdict says all that the table would.
+        print(fitted if fitted.outcome.ok else "\n".join(str(fitted).splitlines()[:2]))
         print(f"\n{in_a_sentence(verdict)}")
         print(f"Saved in {path}" if page is None else f"Report: {page}")
     require(
@@ -111,17 +118,16 @@ def fit_graph_command(
     )
 
 
-def found_out(run: GraphRun, stages: Stages) -> tuple[Goodness | None, Evidence | None]:
-    """How graphs drawn compare with the network; of a degenerate model, why there are none."""
+def found_out(run: GraphRun, stages: Stages) -> Goodness | None:
+    """How graphs drawn compare with the network; None where there is no estimate to draw at."""
     if not run.fitted.outcome.ok:
-        with stages("why there is no estimate"):
-            return None, evidence_of(run)
+        return None
     with stages("graphs drawn beside the network"):
         trace_of(run)
-        return goodness_of(run), None
+        return goodness_of(run)
 
 
-def content_of(run: GraphRun, goodness: Goodness | None, evidence: Evidence | None, verdict: Verdict) -> dict[str, Any]:
+def content_of(run: GraphRun, goodness: Goodness | None, verdict: Verdict) -> dict[str, Any]:
     """All that is known, for JSON."""
     content = {
         "run": str(run.path),
@@ -132,14 +138,6 @@ def content_of(run: GraphRun, goodness: Goodness | None, evidence: Evidence | No
     }
     if goodness is not None:
         content["goodness"] = goodness.to_dict()
-    if evidence is not None:
-        content["evidence"] = {
-            "statistic": evidence.name,
-            "edges": evidence.edges,
-            "observed": evidence.observed,
-            "coefficients": evidence.coefficients.tolist(),
-            "middle": evidence.middle.tolist(),
-        }
     return content
 
 
@@ -180,33 +178,19 @@ def sample_graph_command(
 def evaluate_graph_command(path: Path, as_json: bool, quiet: bool) -> None:
     """Goodness of fit: what the network has, and what graphs drawn from the model have."""
     run = GraphRun.open(path)
-    goodness, evidence = found_out(run, Stages(1, show=not quiet))
-    verdict = judge_graph(run.fitted, goodness, evidence)
+    goodness = found_out(run, Stages(1, show=not quiet))
+    verdict = judge_graph(run.fitted, goodness)
     if as_json:
-        emit_json(content_of(run, goodness, evidence, verdict))
+        emit_json(content_of(run, goodness, verdict))
         return
     if goodness is not None:
-        print_goodness(goodness)
+        print(f"{goodness}\n")
     print(in_a_sentence(verdict))
-
-
-def print_goodness(goodness: Goodness) -> None:
-    """A table for each feature."""
-    for panel in goodness.panels:
-        low, high = panel.band()
-        rows = [
-            [value, f"{int(seen):,}", f"{middle:,.0f}", f"{a:,.0f} to {b:,.0f}", f"{p:.2g}"]
-            for value, seen, middle, a, b, p in zip(
-                panel.values, panel.observed, panel.drawn.mean(0), low, high, panel.p_values, strict=True
-            )
-        ]
-        title = f"{panel.name}: p = {panel.p_value:.2g} together"
-        emit_table(title, [panel.name, "observed", "drawn, mean", "95% of draws", "p-value"], rows)
 
 
 def report_graph_command(path: Path, as_json: bool, quiet: bool) -> None:
     """Write report.html of the run of a network again."""
     run = GraphRun.open(path)
-    goodness, evidence = found_out(run, Stages(2, show=not quiet))
-    page = write_graph_report(run, goodness, evidence)
+    goodness = found_out(run, Stages(1, show=not quiet))
+    page = write_graph_report(run, goodness)
     emit_json({"report": str(page)}) if as_json else print(f"Report: {page}")

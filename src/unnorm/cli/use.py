@@ -13,8 +13,10 @@ from unnorm.data.kinds import AbstractSchema, Dataset, Origin, count_of, taken
 from unnorm.data.writing import csv_text, require_format, table_bytes
 from unnorm.errors import require
 from unnorm.files import write_atomically
+from unnorm.graphs.terms.parse import described
 from unnorm.runs import Run, assess
 from unnorm.runs.drawing import ROWS_AT_ONCE, Spread, draw
+from unnorm.runs.graph_data import EMBEDDED
 from unnorm.runs.left_out import places_of
 from unnorm.runs.scoring import scores_of
 
@@ -172,7 +174,8 @@ def report_command(path: Path, seed: int | None, as_json: bool, quiet: bool) -> 
 
 def list_command(kind: str | None, as_json: bool) -> None:
     """The catalogue, whole or one kind of it."""
-    kinds = listing()
+    networks = [(name, summary) for name, (_, summary) in EMBEDDED.items()]
+    kinds = {**listing(), "networks": networks, "terms": described()}
     require(kind is None or kind in kinds, f"there is no list of {kind!r}; the lists are {', '.join(kinds)}")
     chosen = kinds if kind is None else {kind: kinds[kind]}
     if as_json:

@@ -1,4 +1,4 @@
-"""Networks as matrices: square, with something other than zero where there is an edge."""
+"""Networks as matrices: square, with something other than zero where there is an edge; NaN or NA where nobody knows."""
 
 import zipfile
 from collections.abc import Sequence
@@ -25,19 +25,17 @@ def from_matrix(matrix: Any, names: Sequence[str] | None, shown: str) -> RawNetw
     require(matrix.dtype.kind in "biuf", f"the matrix in {shown} does not hold numbers")
     coordinates = sparse.coo_array(matrix)
     values, rows, columns = coordinates.data, *coordinates.coords
-    bad = ~np.isfinite(values)
-    require(
-        not bad.any(),
-        f"the matrix in {shown} has {int(bad.sum())} values that are no numbers; pairs of which nothing is known cannot "
-        "be fitted: write 0 or 1",
-    )
-    there = values != 0
+    endless = int(np.isinf(values).sum())
+    require(endless == 0, f"the matrix in {shown} has {endless} infinite values; write 0, 1, or NA where nobody knows")
+    unknown = np.isnan(values) & (rows != columns)
+    absent = set(zip(rows[unknown].tolist(), columns[unknown].tolist(), strict=True))
+    there = (values != 0) & ~np.isnan(values)
     values, rows, columns = values[there], rows[there], columns[there]
     remarks = []
     if len(values) and not np.all(values == 1):
         remarks.append(f"The matrix in {shown} has values other than 0 and 1: every value that is not 0 is an edge.")
     pairs = set(zip(rows.tolist(), columns.tolist(), strict=True))
-    symmetric = all((j, i) in pairs for i, j in pairs)
+    symmetric = all((j, i) in each for each in (pairs, absent) for i, j in each)
     kept = [(i, j) for i, j in sorted(pairs) if not symmetric or i <= j]
     remarks.append(
         f"The matrix in {shown} is symmetric: edges have no directions."
@@ -47,7 +45,11 @@ def from_matrix(matrix: Any, names: Sequence[str] | None, shown: str) -> RawNetw
     n = int(matrix.shape[0])
     labels = list(range(n)) if names is None else whole_or_words(list(names))
     require(len(labels) == n, f"{shown} has {len(labels)} names of vertices for a matrix of {n}")
-    return RawNetwork(labels, [(labels[i], labels[j]) for i, j in kept], not symmetric, {}, True, tuple(remarks))
+    edges, missing = (
+        [(labels[i], labels[j]) for i, j in each]
+        for each in (kept, [(i, j) for i, j in sorted(absent) if not symmetric or i < j])
+    )
+    return RawNetwork(labels, edges, not symmetric, {}, True, tuple(remarks), missing)
 
 
 def read_npy(path: Path) -> RawNetwork:

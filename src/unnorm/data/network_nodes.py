@@ -2,7 +2,7 @@
 
 import csv
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,8 @@ class NodeTable:
             remarks.append(
                 f"{', '.join(both)} of {shown} gave way to the column{'s' * (len(both) > 1)} of {self.source!r}."
             )
-        return RawNetwork(labels, raw.pairs, raw.directed, {**raw.attributes, **own}, raw.complete, tuple(remarks))
+        attributes = {**raw.attributes, **own}
+        return replace(raw, labels=labels, attributes=attributes, remarks=tuple(remarks))
 
 
 def read_nodes(path: Path) -> NodeTable:

@@ -20,6 +20,8 @@ class RawNetwork:
     attributes: dict[str, list[Any]] = field(default_factory=dict)
     complete: bool = False
     remarks: tuple[str, ...] = ()
+    #: Pairs of which the file says that it is not known whether they have an edge.
+    missing: list[tuple[Any, Any]] = field(default_factory=list)
 
 
 def some(labels: Iterable[Any], most: int = 5) -> str:

@@ -2,12 +2,13 @@
 
 import csv
 import io
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from unnorm.data.delimited import DELIMITERS
+from unnorm.data.delimited import DELIMITERS, MISSING
 from unnorm.data.network_matrices import from_matrix
 from unnorm.data.network_raw import RawNetwork, require_text, some, whole_or_words
 from unnorm.errors import InputError, require
@@ -28,8 +29,8 @@ def read_delimited_network(path: Path) -> RawNetwork:
     matrix = _matrix(rows, shown)
     if matrix is not None:
         return matrix
-    header = _is_header(rows)
-    if header:
+    rows, ends_named = _ends_first(rows, shown)
+    if _is_header(rows):
         rows, lines = rows[1:], lines[1:]
         require(len(rows) > 0, f"{shown} has a header but no edges; add some")
     width = len(rows[0])
@@ -46,7 +47,7 @@ def read_delimited_network(path: Path) -> RawNetwork:
     remarks: list[str] = []
     if width > 2:
         remarks.append(
-            f"Of the {width} columns of {shown} the first two are the ends of edges; the others are not used."
+            f"Of the {width} columns of {shown} {ends_named} are the ends of edges; the others are not used."
         )
     ends = whole_or_words([cell for row in rows for cell in row[:2]])
     labels = list(dict.fromkeys(ends))
@@ -56,14 +57,27 @@ def read_delimited_network(path: Path) -> RawNetwork:
     return RawNetwork(labels, list(zip(ends[::2], ends[1::2], strict=True)), None, {}, remarks=tuple(remarks))
 
 
+def _ends_first(rows: list[list[str]], shown: str) -> tuple[list[list[str]], str]:
+    """Rows with the ends of edges in front, where the header names two ends among other columns, and which they are."""
+    header = [cell.casefold() for cell in rows[0]]
+    ends = [k for k, cell in enumerate(header) if cell in ENDS]
+    if len(header) < 3 or len(ends) != 2 or ends == [0, 1] or any(len(row) != len(header) for row in rows):
+        return rows, "the first two"
+    if "graph" in header:
+        graphs = {row[header.index("graph")] for row in rows[1:]}
+        require(len(graphs) < 2, f"{shown} holds {len(graphs)} graphs, and a fit takes one; keep the rows of one")
+    others = [k for k in range(len(header)) if k not in ends]
+    return [[row[k] for k in (*ends, *others)] for row in rows], " and ".join(rows[0][k] for k in ends)
+
+
 def _gaps(labels: Sequence[int], shown: str) -> list[str]:
     """Numbers between the first and the last that no edge has: they may be vertices without edges."""
     absent = sorted(set(range(labels[0], labels[-1] + 1)) - set(labels)) if labels[-1] - labels[0] < 10**6 else []
     if not absent or len(absent) > len(labels):
         return []
     return [
-        f"No edge of {shown} has the number{'s' * (len(absent) > 1)} {some(absent)}, between {labels[0]} and {labels[-1]}; "
-        "vertices without edges are known only from a table of nodes (--nodes)."
+        f"No edge of {shown} has the number{'s' * (len(absent) > 1)} {some(absent)}, between {labels[0]} and "
+        f"{labels[-1]}; vertices without edges are known only from a table of nodes (--nodes)."
     ]
 
 
@@ -75,7 +89,7 @@ def _cells(text: str, shown: str) -> tuple[list[list[str]], list[int]]:
         if line.strip() and not line.lstrip().startswith(COMMENTS)
     ]
     counts = {mark: sum(mark in line for _, line in kept) for mark in DELIMITERS}
-    mark = next((mark for mark in DELIMITERS if 2 * counts[mark] > len(kept)), None)
+    mark = next((mark for mark in DELIMITERS if 2 * counts[mark] >= len(kept)), None)
     rows = []
     for number, line in kept:
         text = line if mark else " ".join(line.split())
@@ -89,12 +103,15 @@ def _cells(text: str, shown: str) -> tuple[list[list[str]], list[int]]:
     return rows, [number for number, _ in kept]
 
 
-def _is_number(cell: str) -> bool:
+def _number(cell: str) -> float | None:
     try:
-        float(cell)
+        return float(cell)
     except ValueError:
-        return False
-    return True
+        return None
+
+
+def _is_number(cell: str) -> bool:
+    return _number(cell) is not None
 
 
 def _is_header(rows: list[list[str]]) -> bool:
@@ -118,20 +135,36 @@ def _matrix(rows: list[list[str]], shown: str) -> RawNetwork | None:
             rows[0][0] == "" and len(set(above)) == len(above)
         ):
             names, body = above, [row[1:] for row in rows[1:]]
-    elif len(rows) >= 3 and len(rows) == len(rows[0]) + 1 and all(len(row) == len(rows[0]) for row in rows):
-        if not all(map(_is_number, rows[0])):
-            names, body = rows[0], rows[1:]
-    n = len(body)
-    if (
-        n < 3
-        or any(len(row) != n for row in body)
-        or not all(_is_number(cell) or cell == "" for row in body for cell in row)
+    elif (
+        len(rows) >= 3
+        and len(rows) == len(rows[0]) + 1
+        and all(len(row) == len(rows[0]) for row in rows)
+        and not all(map(_is_number, rows[0]))
     ):
+        names, body = rows[0], rows[1:]
+    n = len(body)
+    if n < 3 or any(len(row) != n for row in body):
+        _require_square(body, shown)
         return None
+    values = [[math.nan if cell.casefold() in MISSING else _number(cell) for cell in row] for row in body]
+    wrong = [
+        cell for row, cells in zip(values, body, strict=True) for x, cell in zip(row, cells, strict=True) if x is None
+    ]
+    if 2 * len(wrong) > n * n or (wrong and n == 3):
+        return None  # as many words as numbers: a list of edges that happens to be square
+    require(
+        not wrong,
+        f"the matrix in {shown} has {some(dict.fromkeys(map(repr, wrong)))} in it; write 0, 1, or NA if nobody knows",
+    )
     if n == 3 and names is None and not all(cell in ("0", "1", "0.0", "1.0") for row in body for cell in row):
         return None  # three edges with a weight beside each
-    require(
-        all(cell != "" for row in body for cell in row),
-        f"the matrix in {shown} has empty fields; pairs of which nothing is known cannot be fitted: write 0 or 1",
-    )
-    return from_matrix(np.array([[float(cell) for cell in row] for row in body]), names, shown)
+    return from_matrix(np.array(values, np.float64), names, shown)
+
+
+def _require_square(body: list[list[str]], shown: str) -> None:
+    """Refuse rows of zeros and ones that are not as many as they are long; they are no list of edges."""
+    widths = {len(row) for row in body}
+    if len(widths) == 1 and len(body[0]) > 3 and all(cell in ("0", "1") for row in body for cell in row):
+        require(
+            False, f"{shown} has {len(body)} rows of {len(body[0])} zeros and ones; a matrix of a network is square"
+        )

@@ -72,8 +72,8 @@ def read_json(path: Path) -> RawNetwork:
     require(not content.get("bipartite"), f"{shown} is bipartite, which these models do not know yet")
     require(
         not content.get("edge_missing"),
-        f"{shown} has pairs of which nothing is known (edge_missing), which cannot be fitted yet; remove edge_missing to "
-        "count them as without an edge",
+        f"{shown} has pairs of which nothing is known (edge_missing); write the network as a matrix with NA there, or "
+        "remove edge_missing to count them as without an edge",
     )
     attributes = content.get("vertex_attributes") or {}
     require(isinstance(attributes, dict), f"vertex_attributes in {shown} should be lists by name")

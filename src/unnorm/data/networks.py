@@ -1,12 +1,12 @@
 """One network from a file: vertices with attributes, and edges.
 
-A network is a single point, not a set of rows that could be split, so it is no `AbstractKind`; what reads it stands here,
-beside the kinds, and hands on plain values. Loops and repeated edges are left out and said; what cannot be mended without
-guessing is refused in one sentence.
+A network is a single point, not a set of rows that could be split, so it is no `AbstractKind`; what reads it stands
+here, beside the kinds, and hands on plain values. Loops and repeated edges are left out and said; what cannot be mended
+without guessing is refused in one sentence.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,8 @@ class NetworkData:
     attributes: Mapping[str, list[Any]]
     source: str
     remarks: tuple[str, ...] = ()
+    #: Pairs of which it is not known whether they have an edge, by numbers, in rows.
+    missing: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int32))
 
     def to_networkx(self) -> "networkx.Graph":
         """As a graph of networkx; what is missing is not set."""
@@ -120,14 +122,16 @@ def network_from(raw: RawNetwork, source: str, table: NodeTable | None, directed
             else f"{len(owners)} vertices have an edge to themselves"
         )
         remarks.append(f"{said} ({some(owners)}); these models know no such edges, so they are left out.")
-    pairs = [(number[a], number[b]) for a, b in raw.pairs if a != b]
+    pairs = [(i, j) for i, j in _numbered(raw.pairs, number) if i != j]
     settled, said = _settled(raw, pairs, directed, shown)
     remarks += said
     kept = pairs if settled else [(min(pair), max(pair)) for pair in pairs]
     edges = sorted(set(kept))
-    repeats = len(kept) - len(edges)
-    if repeats and not said:
+    # Of edges that stand there both ways the settling has told.
+    repeats = len(kept) - len(edges) if raw.directed is False else len(pairs) - len(set(pairs))
+    if repeats:
         remarks.append(f"{repeats} of {len(kept)} edges repeat another; each counts once.")
+    absent = sorted({(i, j) if settled else (min(i, j), max(i, j)) for i, j in _numbered(raw.missing, number)})
     for name, values in raw.attributes.items():
         missing = [label for label, value in zip(raw.labels, values, strict=True) if value is None]
         if missing and len(missing) < len(values):
@@ -136,7 +140,12 @@ def network_from(raw: RawNetwork, source: str, table: NodeTable | None, directed
             )
     kept_attributes = {name: values for name, values in raw.attributes.items() if any(v is not None for v in values)}
     array = np.array(edges, np.int32).reshape(-1, 2)
-    return NetworkData(tuple(raw.labels), settled, array, kept_attributes, source, tuple(remarks))
+    unknown = np.array(absent, np.int32).reshape(-1, 2)
+    return NetworkData(tuple(raw.labels), settled, array, kept_attributes, source, tuple(remarks), unknown)
+
+
+def _numbered(pairs: list[tuple[Any, Any]], number: dict[Any, int]) -> list[tuple[int, int]]:
+    return [(number[a], number[b]) for a, b in pairs]
 
 
 def _twice(labels: list[Any]) -> str:

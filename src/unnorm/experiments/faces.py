@@ -78,10 +78,10 @@ def _out_of_noise(
     # The mean of n draws is further from the truth than the posterior's, by a share 1/n of the variance.
     spread = found.var(axis=1, ddof=1).mean(axis=(1, 2, 3)) * (1 + 1 / size.of_each)
     error = ((mean - faces) ** 2).mean(axis=(1, 2, 3))
-    told = mean_estimate((np.asarray(seen / score.noise.alpha(t)) - faces).reshape(len(faces), -1).std(axis=1), "noisy")
+    off = ((np.asarray(seen / score.noise.alpha(t)) - faces) ** 2).mean(axis=(1, 2, 3))
     influence = (spread - error * spread.mean() / error.mean()) / error.mean()
     return {
-        NOISY: told.to_dict(),
+        NOISY: mean_estimate(np.sqrt(off), "root mean square over pixels").to_dict(),
         MEAN: mean_estimate(np.sqrt(error), "root mean square over pixels").to_dict(),
         RATIO: Estimate(
             float(spread.mean() / error.mean()), float(influence.std(ddof=1) / len(faces) ** 0.5), "ratio of means"

@@ -49,7 +49,7 @@ class MixtureSlope(eqx.Module):
 
     def __call__(self, t: Level, x: Point) -> Point:
         variance = self.own + self.noise.variance(t)
-        offsets = jnp.asarray(CENTRES, float) - x
+        offsets = jnp.asarray(CENTRES, float) - x[None]
         logits = jnp.log(jnp.asarray(WEIGHTS)) - jnp.sum(offsets**2, axis=1) / (2 * variance)
         return jax.nn.softmax(logits) @ offsets / variance
 

@@ -87,7 +87,8 @@ def _figures(points: Any, asked: np.ndarray, prepared: Prepared, classifier: Any
     named = np.asarray(jax.lax.map(classifier.net, jnp.asarray(points), batch_size=256)).argmax(1) == asked
     own, of_data = (nearest(rows[:500], train).distances for rows in (points, held))
     share = own.mean() / of_data.mean()
-    error = share * math.hypot(*(part.std(ddof=1) / len(part) ** 0.5 / part.mean() for part in (own, of_data)))
+    error = math.hypot(*(k * part.std(ddof=1) / len(part) ** 0.5 for k, part in ((1, own), (share, of_data))))
+    error /= of_data.mean()
     return {
         PIXELS: frechet(points, held, key=key).to_dict(),
         FEATURES: found.frechet.to_dict(),

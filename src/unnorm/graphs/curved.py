@@ -80,8 +80,8 @@ class Curved(scoring.AbstractScored):
         return step
 
 
-def _plain(terms: Sequence[AbstractTerm], decays: Sequence[float]) -> list[AbstractTerm]:
-    """The terms with these decays fixed."""
+def with_decays(terms: Sequence[AbstractTerm], decays: Sequence[float]) -> list[AbstractTerm]:
+    """The terms, those whose decay is learnt with these decays."""
     given = iter(decays)
     return [term.fixed(next(given)) if isinstance(term, AbstractCurved) else term for term in terms]
 
@@ -91,7 +91,7 @@ def _start(model: Model, graphs: Sequence[np.ndarray]) -> np.ndarray:
     curved = sum(isinstance(term, AbstractCurved) for term in model.terms)
     best, found = -math.inf, np.zeros(0)
     for decay in STARTS:
-        plain = Model(_plain(model.terms, [decay] * curved), model.network)
+        plain = Model(with_decays(model.terms, [decay] * curved), model.network)
         solved = logistic.maximise(logistic.design(plain, graphs))
         if solved.log_likelihood > best:
             best, found = solved.log_likelihood, np.concatenate([solved.theta, np.full(curved, decay)])
@@ -100,7 +100,7 @@ def _start(model: Model, graphs: Sequence[np.ndarray]) -> np.ndarray:
 
 def _settled(model: Model, graphs: Sequence[np.ndarray], begin: np.ndarray, count: int, key: Any) -> np.ndarray:
     """The estimate with the first decays held, for a start from which the walk does not run away."""
-    plain = Model(_plain(model.terms, begin[count:].tolist()), model.network)
+    plain = Model(with_decays(model.terms, begin[count:].tolist()), model.network)
     observed = np.mean([plain.statistics(edges) for edges in graphs], axis=0)
     reference = pseudo.independence(plain, graphs)[0]
     found = likelihood.maximise(plain, graphs, observed, begin[:count], reference, key=key, share=0.2)
@@ -116,7 +116,7 @@ def fitted(model: Model, graphs: Sequence[np.ndarray], *, key: Any) -> FittedGra
         climbed = scoring.climb(scored, _settled(model, graphs, begin, scored.coefficients, key))
     count = scored.coefficients
     decays = np.clip(climbed.place[count:], LEAST, LARGEST)
-    plain = Model(_plain(model.terms, decays.tolist()), model.network)
+    plain = Model(with_decays(model.terms, decays.tolist()), model.network)
     covariance = np.linalg.pinv(climbed.information, hermitian=True) if climbed.outcome.ok else climbed.information
     covariance = covariance + climbed.monte_carlo
     words = [term.word for term in model.terms if isinstance(term, AbstractCurved)]

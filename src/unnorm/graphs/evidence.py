@@ -6,11 +6,13 @@ walks begin at the observed graph and at the complete one, for coefficients alon
 dependence through the maximum of the pseudo-likelihood.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from unnorm.errors import require
 from unnorm.graphs.chains import Chains
 from unnorm.graphs.model import Model
 
@@ -49,6 +51,39 @@ class Evidence:
             "dense": plain(self.dense),
             "left": self.left.tolist(),
         }
+
+    @staticmethod
+    def from_dict(told: Mapping[str, Any]) -> "Evidence":
+        """The inverse."""
+        arrays = [None if told[name] is None else np.array(told[name], np.float64) for name in ("sparse", "dense")]
+        sparse, dense = arrays
+        require(sparse is not None, "there is no evidence without the walk from the observed graph")
+        coefficients, left = np.array(told["coefficients"], np.float64), np.array(told["left"], bool)
+        return Evidence(told["name"], coefficients, told["observed"], np.asarray(sparse), dense, left)
+
+    @property
+    def sentence(self) -> str:
+        """What it shows, in words."""
+        walks = self.sparse if self.dense is None else np.concatenate([self.sparse, self.dense])
+        middles = walks[np.isfinite(walks[:, 1]), 1]
+        below, above = middles[middles < self.observed], middles[middles >= self.observed]
+        seen = f"{self.observed:,.5g} in the network"
+        if above.size and below.size and above.min() - below.max() > 0.5 * max(self.observed, 1.0):
+            return (
+                f"The {self.name} statistic is {seen}, but in graphs drawn it is at most about {below.max():,.4g} or "
+                f"at least about {above.min():,.4g}, whatever its coefficient: it leaps over what was observed."
+            )
+        if self.left.any():
+            return (
+                f"The {self.name} statistic is {seen}; graphs drawn with its coefficient at "
+                f"{self.coefficients[self.left][0]:.3g} run away to be dense, and with less they have "
+                f"{middles.min():,.4g} to {middles.max():,.4g}."
+            )
+        return (
+            f"The {self.name} statistic is {seen} and {middles.min():,.4g} to {middles.max():,.4g} in graphs "
+            "drawn along its coefficient: there is no leap in it, but another term moves with it, or the "
+            "walk mixes too slowly."
+        )
 
 
 def evidence(

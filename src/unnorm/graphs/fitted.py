@@ -87,6 +87,8 @@ class FittedGraph:
     notes: tuple[str, ...] = ()
     diagnostics: Mapping[str, float] = field(default_factory=dict)
     evidence: Evidence | None = None
+    #: Pairs of which it was not known whether they have an edge, in rows; they are in `graphs` without one.
+    missing: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int32))
 
     @property
     def theta(self) -> np.ndarray:
@@ -131,7 +133,7 @@ class FittedGraph:
         require(self.outcome.ok, f"there is nothing to simulate from: {self.outcome.message}")
         require(count >= 1, f"ask for at least one graph, not {count}")
         chains = Chains(self.model, [self.graphs[0]], key=self.key if key is None else key, stream=77)
-        gap = self._gap
+        gap = self.gap
         chains.draw(self.theta, 1, 10 * gap)
         found = []
         for _ in range(count):
@@ -140,7 +142,7 @@ class FittedGraph:
         return found
 
     @cached_property
-    def _gap(self) -> int:
+    def gap(self) -> int:
         """Proposals after which a graph has forgotten where it was: two autocorrelation times."""
         told = self.diagnostics
         if "autocorrelation" in told:
@@ -247,6 +249,8 @@ def _text(fitted: FittedGraph) -> list[str]:
     if "convergence_p_value" in fitted.diagnostics:
         p = fitted.diagnostics["convergence_p_value"]
         lines.append(f"mean statistics of fresh draws are the observed ones: p = {p:.3f}")
+    if not lines[-1]:
+        lines.pop()
     return [*lines, *_paragraphs(fitted.notes)]
 
 

@@ -22,6 +22,8 @@ from unnorm.graphs.network import Network
 SOURCES = 2000
 #: Counts by value are shown up to the last that 5% of the draws have, and at most so many.
 MOST_VALUES = 40
+#: The chance that a model that is right is doubted.
+DOUBTFUL = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,19 +90,31 @@ class Goodness:
         return known[name]
 
     @property
+    def draws(self) -> int:
+        """How many graphs were drawn."""
+        return len(self.features[0].draws)
+
+    @property
+    def unlike(self) -> tuple[Feature, ...]:
+        """Features that a model that is right would have by a chance of 5%, all of them together.
+
+        With few draws none can be so rare; then those that are farther off than every draw.
+        """
+        level = max(DOUBTFUL / len(self.features), 1.5 / (self.draws + 1))
+        return tuple(feature for feature in self.features if feature.p_value < level)
+
+    @property
     def sentence(self) -> str:
         """Whether to believe the model, in a sentence."""
-        draws = len(self.features[0].draws)
-        bad = [f for f in self.features if f.p_value < 0.05]
-        if not bad:
+        if not self.unlike:
             return f"Graphs drawn from the model look like the observed one in all {len(self.features)} features."
-        told = ", ".join(f"{f.name} (p = {f.p_value:.3f})" for f in bad)
-        return f"Graphs drawn from the model differ from the observed one in: {told}; {draws} draws."
+        told = ", ".join(f"{f.name} (p = {f.p_value:.3f})" for f in self.unlike)
+        return f"Graphs drawn from the model differ from the observed one in: {told}; {self.draws} draws."
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {
-            "draws": len(self.features[0].draws),
+            "draws": self.draws,
             "features": [feature.to_dict() for feature in self.features],
             "sentence": self.sentence,
         }
@@ -123,7 +137,8 @@ class Goodness:
 def goodness(fitted: FittedGraph, *, draws: int = 200, key: Any = None) -> Goodness:
     """Draw graphs from a fitted model and count what they and the observed graph are like.
 
-    Of several graphs that were fitted together the means are compared with means of as many draws.
+    Of several graphs that were fitted together the means are compared with means of as many draws. Pairs that are not
+    known count as without an edge, in the observed graph as in the draws.
 
     >>> import networkx
     >>> from unnorm.graphs import fit
@@ -133,8 +148,8 @@ def goodness(fitted: FittedGraph, *, draws: int = 200, key: Any = None) -> Goodn
     """
     require(draws >= 20, f"goodness of fit needs at least 20 draws, not {draws}")
     model, network, graphs = fitted.model, fitted.model.network, fitted.graphs
-    simulated = fitted.simulated_edges(draws * len(graphs), key=key)
-    free = [k for k in range(model.size) if k not in model.pinned]
+    simulated = [_without(edges, fitted.missing) for edges in fitted.simulated_edges(draws * len(graphs), key=key)]
+    free = [k for k in range(model.size) if k not in model.pinned] or list(range(model.size))
     own = Feature(
         "model",
         tuple(model.names[k] for k in free),
@@ -150,6 +165,14 @@ def goodness(fitted: FittedGraph, *, draws: int = 200, key: Any = None) -> Goodn
     for name in seen[0]:
         features.append(_feature(name, [s[name] for s in seen], [d[name] for d in drawn], network.directed))
     return Goodness(tuple(features))
+
+
+def _without(edges: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """The edges but for these pairs."""
+    if not len(pairs):
+        return edges
+    most = 1 + max(int(edges.max(initial=0)), int(pairs.max()))
+    return edges[~np.isin(edges @ [most, 1], pairs @ [most, 1])]
 
 
 def _counts(network: Network, edges: np.ndarray, sources: np.ndarray) -> Mapping[str, np.ndarray]:
@@ -180,7 +203,7 @@ def _meaned(rows: Sequence[np.ndarray], count: int) -> np.ndarray:
 
 def _feature(name: str, seen: Sequence[np.ndarray], drawn: Sequence[np.ndarray], directed: bool) -> Feature:
     """Counts of one length, the rare large values taken together as the last."""
-    width = max(len(row) for row in (*seen, *drawn))
+    width = max(1, *(len(row) for row in (*seen, *drawn)))
     whole = np.array([np.pad(row, (0, width - len(row))) for row in (*seen, *drawn)], np.float64)
     if name == "triads":
         labels = TRIADS if directed else ("no edge", "1 edge", "2 edges", "3 edges")

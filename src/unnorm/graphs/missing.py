@@ -97,12 +97,12 @@ def fitted(
     known = Model(terms, network, constraint=OnlyPairs(pairs))
     design = logistic.design(model, [edges], without=pairs)
     note = (
-        f"{len(pairs)} of {network.dyads} pairs are not known; the estimate is the maximum of the likelihood of the "
-        "others, if what is not known is so for reasons that do not depend on it."
+        f"{len(pairs)} of {network.dyads} pairs {'is' if len(pairs) == 1 else 'are'} not known; the estimate is the "
+        "maximum of the likelihood of the others, if what is not known is so for reasons that do not depend on it."
     )
     if model.independent:
         found = pseudo.fitted(model, [edges], design, key=key)
-        return dataclasses.replace(found, notes=(*found.notes, note))
+        return dataclasses.replace(found, notes=(*found.notes, note), missing=pairs)
     reference, value = pseudo.independence(model, [edges], without=pairs)
     scored = Missing(model, known, edges, key=key)
     climbed = scoring.climb(scored, logistic.maximise(design).theta)
@@ -129,4 +129,4 @@ def fitted(
     diagnostics = {"steps": float(climbed.steps), "missing": float(len(pairs))}
     method = "maximum likelihood of the known pairs, by Markov chain Monte Carlo"
     told = (method, outcome, likelihood, key, (*network.notes, note), diagnostics)
-    return FittedGraph(model, (edges,), rows, covariance, *told)
+    return FittedGraph(model, (edges,), rows, covariance, *told, missing=pairs)

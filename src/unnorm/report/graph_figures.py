@@ -1,4 +1,4 @@
-"""Figures of a network's fit: the network beside a drawn one, features in their bands, traces, the leap of a degenerate model."""
+"""Figures of a network's fit: beside it a drawn one, features in their bands, traces, a degenerate model's leap."""
 
 from typing import Any
 
@@ -6,10 +6,22 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
-from unnorm.graphs import Network
-from unnorm.plots import COLOURS, DATA, INK, MODEL, QUIET, WIDE, Picture, grid_lines, label_of, new_figure, styled
-from unnorm.runs.graph_findings import Evidence, Trace
-from unnorm.runs.graph_goodness import Goodness, Panel
+from unnorm.graphs import Evidence, Feature, Goodness, Network
+from unnorm.plots import (
+    COLOURS,
+    DATA,
+    INK,
+    MODEL,
+    QUIET,
+    TRUTH,
+    WIDE,
+    Picture,
+    grid_lines,
+    label_of,
+    new_figure,
+    styled,
+)
+from unnorm.runs.graph_findings import Trace
 
 #: Statistics whose traces are drawn; ticks below a feature; vertices of a network that is drawn.
 TRACES, TICKS, DRAWABLE = 8, 16, 3000
@@ -17,51 +29,67 @@ TRACES, TICKS, DRAWABLE = 8, 16, 3000
 
 @styled
 def goodness_picture(goodness: Goodness) -> Picture:
-    """For every feature the band of the graphs drawn, their median, and the network."""
-    count = len(goodness.panels)
-    across = 2 if count > 1 else 1
-    down = -(-count // across)
+    """For every feature that the model does not state: the band of the graphs drawn, their median, and the network."""
+    shown = goodness.features[1:]
+    down = -(-len(shown) // 2)
     figure = new_figure(WIDE, 3.1 * down)
-    places = figure.subplots(down, across, squeeze=False).ravel()
-    for axes, panel in zip(places, goodness.panels, strict=False):
-        _band(axes, panel)
-    for axes in places[count:]:
-        axes.set_visible(False)
-    places[0].legend(loc="best")
+    grid = figure.add_gridspec(down, 2)
+    for k, feature in enumerate(shown):
+        # One without a neighbour has the room of two.
+        row, column = divmod(k, 2)
+        alone = column == 0 and k == len(shown) - 1
+        _band(figure.add_subplot(grid[row, :] if alone else grid[row, column]), feature)
+    figure.axes[0].legend(loc="best")
     numbers: dict[str, list[Any]] = {
         name: [] for name in ("feature", "value", "observed", "low", "median", "high", "p_value")
     }
-    for panel in goodness.panels:
-        low, high = panel.band()
-        rows = (panel.values, panel.observed, low, np.median(panel.drawn, axis=0), high, panel.p_values)
-        numbers["feature"] += [panel.name] * len(panel.values)
+    for feature in goodness.features:
+        rows = (feature.values, feature.observed, *feature.band, feature.p_values)
+        numbers["feature"] += [feature.name] * len(feature.values)
         for name, row in zip(list(numbers)[1:], rows, strict=True):
             numbers[name] += list(row)
     return Picture(
         "goodness",
         figure,
         numbers,
-        alt=f"Counts of {', '.join(p.name for p in goodness.panels)}: the network against {goodness.graphs} drawn graphs.",
-        caption=f"The shaded band holds 95% of {goodness.graphs} graphs drawn from the model at each value, the thin line "
-        "is their median. Where the network leaves the band, the model does not know something about it.",
+        alt=f"Counts of {', '.join(f.name for f in shown)}: the network against {goodness.draws} drawn graphs.",
+        caption=f"The shaded band holds 95% of {goodness.draws} graphs drawn from the model at each value, "
+        "the thin line is their median. Where the network leaves the band, the model does not know something "
+        "about it. Heights are square roots of counts, so that rare values are seen too.",
     )
 
 
-def _band(axes: Axes, panel: Panel) -> None:
-    x = np.arange(len(panel.values))
-    low, high = panel.band()
+def _band(axes: Axes, feature: Feature) -> None:
+    x = np.arange(len(feature.values))
+    low, median, high = feature.band
     axes.fill_between(x, low, high, color=MODEL, alpha=0.25, linewidth=0, label="95% of graphs drawn")
-    axes.plot(x, np.median(panel.drawn, axis=0), color=MODEL, linewidth=1, label="their median")
-    axes.plot(x, panel.observed, color=DATA, marker="o", markersize=4, label="the network")
+    axes.plot(x, median, color=MODEL, linewidth=1, label="their median")
+    axes.plot(x, feature.observed, color=DATA, marker="o", markersize=4, clip_on=False, zorder=5, label="the network")
     step = -(-len(x) // TICKS)
-    ticks = sorted(
-        {*x[::step].tolist(), len(x) - 1} - ({x[::step][-1]} if len(x) - 1 - x[::step][-1] in range(1, step) else set())
-    )
-    axes.set_xticks(ticks, [panel.values[t] for t in ticks])
-    axes.set_title(f"{panel.name}  (p = {panel.p_value:.2g})")
+    ticks = [t for t in range(0, len(x), step) if len(x) - 1 - t not in range(1, step)] + [len(x) - 1] * (step > 1)
+    axes.set_xticks(ticks, [feature.values[t] for t in ticks], fontsize=7 if feature.name == "triads" else None)
+    axes.set_title(f"{feature.name}  (p = {feature.p_value:.2g})")
     axes.set_ylabel("how many")
-    axes.set_ylim(bottom=0)
+    axes.set_yscale("function", functions=(_root, np.square))
+    most = max(high.max(), feature.observed.max(), 1.0)
+    axes.set_ylim(0, 1.1 * most)
+    axes.set_yticks(_counts(most))
     grid_lines(axes, "y")
+
+
+def _root(x: np.ndarray) -> np.ndarray:
+    return np.sqrt(np.maximum(x, 0.0))
+
+
+def _counts(most: float) -> list[int]:
+    """Round counts of which the roots are about as far from each other."""
+    wanted = [most * (k / 4) ** 2 for k in range(1, 5)]
+    found = [0]
+    for count in wanted:
+        unit = 10 ** max(0, int(np.floor(np.log10(max(count, 1.0)))))
+        rounded = int(max(f * unit for f in (1, 2, 3, 5) if f * unit <= max(count, 1.0)))
+        found += [rounded] * (rounded not in found)
+    return found
 
 
 @styled
@@ -94,8 +122,8 @@ def trace_picture(trace: Trace) -> Picture:
             **{name: trace.statistics[:, :, k].ravel() for k, name in enumerate(trace.names)},
         },
         alt=f"Statistics of {chains} chains of {draws} graphs each: {', '.join(trace.names)}.",
-        caption=f"{chains} chains of {draws} graphs drawn at the estimate; the blue line is the network's own. Chains that "
-        f"wander about that line, and about each other, have mixed.{rest}",
+        caption=f"{chains} chains of {draws} graphs drawn at the estimate; the blue line is the network's own. Chains "
+        f"that wander about that line, and about each other, have mixed.{rest}",
     )
 
 
@@ -150,6 +178,8 @@ def layout(network: Network, edges: np.ndarray) -> np.ndarray:
         ordered.add_edges_from(sorted((min(e), max(e)) for e in graph.edges))
         found = networkx.spring_layout(ordered, seed=0, iterations=100, k=1.6 / np.sqrt(len(nodes)))
         place[nodes] = np.array([found[v] for v in nodes])
+        middle, half = (place[nodes].max(0) + place[nodes].min(0)) / 2, np.ptp(place[nodes], axis=0) / 2
+        place[nodes] = (place[nodes] - middle) / np.maximum(half, 1e-9)
     alone = np.setdiff1d(np.arange(network.n), edges)
     across = max(10, int(np.ceil(np.sqrt(6 * len(alone)))))
     for number, v in enumerate(alone):
@@ -192,40 +222,48 @@ def _draw(axes: Axes, network: Network, edges: np.ndarray, place: np.ndarray, co
             axes.annotate(
                 label_of(str(label), 14), place[v], xytext=(4, 4), textcoords="offset points", fontsize=6.5, color=INK
             )
-    axes.set_aspect("equal")
-    axes.margins(0.06)
+    axes.set_xlim(-1.1, 1.35 if network.n <= 40 else 1.1)
+    axes.set_ylim(min(-1.12, place[:, 1].min() - 0.06), 1.12)
     axes.set_axis_off()
 
 
 @styled
 def evidence_picture(evidence: Evidence) -> Picture:
-    """The statistic against its coefficient, with the number of edges held; what was observed as a line."""
+    """The statistic against its coefficient, for walks from the network and from the complete graph."""
     figure = new_figure(WIDE, 4.2)
     axes = figure.subplots()
-    at, drawn = evidence.coefficients, evidence.statistics
-    low, high = np.quantile(drawn, [0.05, 0.95], axis=1)
-    axes.fill_between(at, low, high, color=MODEL, alpha=0.15, linewidth=0, label="90% of graphs drawn")
-    some = drawn[:, :: max(1, drawn.shape[1] // 64)]
-    axes.plot(
-        np.repeat(at, some.shape[1]), some.ravel(), ".", color=MODEL, markersize=3, alpha=0.35, label="graphs drawn"
-    )
-    axes.plot(at, evidence.middle, color=MODEL, linewidth=1.4, label="their median")
-    axes.axhline(evidence.observed, color=DATA, label="the network")
-    if evidence.leap is not None and evidence.observed > 0 and high.max() > 20 * evidence.observed:
+    at = evidence.coefficients
+    walks = [("from the network", evidence.sparse, MODEL)]
+    walks += [] if evidence.dense is None else [("from the complete graph", evidence.dense, TRUTH)]
+    for name, (low, middle, high), colour in ((name, rows.T, colour) for name, rows, colour in walks):
+        axes.fill_between(at, low, high, color=colour, alpha=0.2, linewidth=0)
+        axes.plot(
+            at, middle, color=colour, marker="o", markersize=3.5, linewidth=1.4, label=f"graphs drawn, walking {name}"
+        )
+    axes.axhline(evidence.observed, color=DATA, linewidth=1.8, label="the network")
+    if evidence.left.any():
+        axes.plot(
+            at[evidence.left], evidence.sparse[evidence.left, 1], "x", color=INK, label="ran away to dense graphs"
+        )
+    top = max(np.nanmax(rows) for _, rows, _ in walks)
+    if evidence.observed > 0 and top > 20 * evidence.observed:
         axes.set_yscale("symlog", linthresh=max(1.0, evidence.observed / 10))
-    axes.set_xlabel(f"coefficient of {evidence.name}")
-    axes.set_ylabel(f"{evidence.name}, with {evidence.edges:,} edges")
+        axes.yaxis.set_major_formatter(lambda count, _: f"{count:,.0f}")
+    axes.set_xlabel(f"coefficient of {evidence.name}, the others moving with it")
+    axes.set_ylabel(evidence.name)
     axes.legend(loc="best")
     grid_lines(axes, "y")
+    numbers: dict[str, Any] = {"coefficient": np.tile(at, len(walks))}
+    numbers["from"] = np.repeat([name.removeprefix("from the ") for name, _, _ in walks], len(at))
+    for k, name in enumerate(("low", "median", "high")):
+        numbers[name] = np.concatenate([rows[:, k] for _, rows, _ in walks])
+    numbers["ran_away"] = np.concatenate([evidence.left, *[np.zeros(len(at), bool)] * (len(walks) - 1)]).astype(int)
     return Picture(
         "leap",
         figure,
-        {
-            "coefficient": np.repeat(at, drawn.shape[1]),
-            "draw": np.tile(np.arange(1, drawn.shape[1] + 1), len(at)),
-            "statistic": drawn.ravel(),
-        },
+        numbers,
         alt=f"{evidence.name} of graphs drawn against its coefficient, beside the network's own.",
-        caption="Graphs drawn with the number of edges held at that of the network. A model that can be fitted climbs "
-        "steadily through the blue line; a degenerate one leaps over it.",
+        caption="The median of graphs drawn and a band that holds 90% of them, as the model goes from one without "
+        "dependence (left) through its pseudo-likelihood's maximum and beyond. A model that can be fitted climbs "
+        "steadily through the blue line, wherever its walk begins; a degenerate one leaps over it.",
     )

@@ -1,37 +1,35 @@
-"""Whether to believe the fit of a network, in words: does it have an estimate, and do its graphs look like the network?"""
+"""Whether to believe the fit of a network, in words: has it an estimate, and do its graphs look like the network?"""
 
-from unnorm.graphs import FittedGraph
+from unnorm.graphs import FittedGraph, Goodness
 from unnorm.report.verdict import Verdict
-from unnorm.runs.graph_findings import Evidence
-from unnorm.runs.graph_goodness import Goodness
 
-#: Below this a feature of the network is not one that the model draws.
-DOUBTFUL = 0.05
 #: Monte Carlo may add so much to the square of a standard error before it is mentioned.
 SHARE = 0.01
 
 
-def judge_graph(fitted: FittedGraph, goodness: Goodness | None, evidence: Evidence | None = None) -> Verdict:
+def judge_graph(fitted: FittedGraph, goodness: Goodness | None) -> Verdict:
     """The headline, what to add to it, and whether it is good news."""
     if not fitted.outcome.ok:
-        told = (evidence.sentence,) if evidence is not None else (fitted.outcome.message.capitalize() + ".",)
+        shown, message = fitted.evidence, fitted.outcome.message
+        told = (shown.sentence if shown is not None else f"{message[:1].upper()}{message[1:]}.",)
         return Verdict(
             "Do not use this model: it is degenerate and has no estimate.", (*told, fitted.outcome.advice), "bad"
         )
     details = [_errors(fitted)]
     infinite = [row.name for row in fitted.coefficients if row.kind == "infinite"]
     if infinite:
-        details.append(f"The estimate of {_and(infinite)} is infinite; its one-sided interval is in the table.")
+        details += [f"The estimate of {name} is infinite; its one-sided interval is in the table." for name in infinite]
+    if infinite and not fitted.parameters:
+        details[0] = "There is no finite estimate, and so no graph to compare with but the network itself."
+        return Verdict("There is nothing to learn: the network is at an end of what it can be.", tuple(details), "open")
     if goodness is None:
         return Verdict(
             "Fitted; how well is not known yet: unnorm evaluate compares its graphs with the network.",
             tuple(details),
             "open",
         )
-    level = DOUBTFUL / len(goodness.panels)
-    odd = [panel for panel in goodness.panels if panel.p_value < level]
-    if odd:
-        told = _and([f"{panel.name} (p {_p(panel.p_value, goodness.graphs)})" for panel in odd])
+    if goodness.unlike:
+        told = _and([f"{feature.name} (p {_p(feature.p_value, goodness.draws)})" for feature in goodness.unlike])
         details.append(
             "Its coefficients describe the network less than their errors suggest; another term may mend it."
         )
@@ -40,10 +38,11 @@ def judge_graph(fitted: FittedGraph, goodness: Goodness | None, evidence: Eviden
             tuple(details),
             "open",
         )
-    least = min(goodness.panels, key=lambda panel: panel.p_value)
+    shown = goodness.features[1:]
+    least = min(shown, key=lambda feature: feature.p_value)
     details.append(
-        f"Of {_and([panel.name for panel in goodness.panels])}, {least.name} is the least alike: "
-        f"p = {least.p_value:.2g} over {goodness.graphs} graphs."
+        f"Of {_and([feature.name for feature in shown])}, {least.name} is the least alike: "
+        f"p = {least.p_value:.2g} over {goodness.draws} graphs."
     )
     return Verdict(
         "Believe it as far as this shows: graphs drawn from the model look like the network.", tuple(details), "good"
@@ -61,8 +60,8 @@ def _errors(fitted: FittedGraph) -> str:
     return f"Monte Carlo adds {100 * share:.2g}% to the square of a standard error: another seed gives other digits."
 
 
-def _p(p: float, graphs: int) -> str:
-    return f"< {1 / graphs:.2g}" if p <= 1 / graphs else f"= {p:.2g}"
+def _p(p: float, draws: int) -> str:
+    return f"< {1 / draws:.1g}" if p < 1 / draws else f"= {p:.2g}"
 
 
 def _and(names: list[str]) -> str:

@@ -4,27 +4,26 @@ import shlex
 from pathlib import Path
 
 from unnorm.files import write_atomically
-from unnorm.graphs import FittedGraph
+from unnorm.graphs import Evidence, FittedGraph, Goodness
 from unnorm.report.graph_figures import evidence_picture, goodness_picture, network_picture, trace_picture
 from unnorm.report.graph_verdict import judge_graph
 from unnorm.report.html import render, show
 from unnorm.report.section import Section
 from unnorm.report.tables import Row, Table
-from unnorm.runs.graph_findings import Evidence, trace_of
-from unnorm.runs.graph_goodness import Goodness
+from unnorm.runs.graph_findings import trace_of
 from unnorm.runs.graphs import GraphRun
 
 #: How terms call the attribute that they read.
 _ATTRIBUTED = ("nodematch", "nodefactor", "nodemix")
 
 
-def write_graph_report(run: GraphRun, goodness: Goodness | None, evidence: Evidence | None) -> Path:
+def write_graph_report(run: GraphRun, goodness: Goodness | None) -> Path:
     """Write `report.html` and `figures/` into the folder of the run, and say where the page is."""
     fitted = run.fitted
     sections = [
         coefficients_section(fitted),
         *([goodness_section(goodness)] if goodness is not None else []),
-        *([evidence_section(evidence)] if evidence is not None else []),
+        *([evidence_section(fitted.evidence)] if fitted.evidence is not None else []),
         *network_sections(run),
         fitted_section(run),
         again_section(run),
@@ -37,7 +36,7 @@ def write_graph_report(run: GraphRun, goodness: Goodness | None, evidence: Evide
     page = render(
         "run.html.j2",
         title=f"{run.settings.source}: {run.settings.terms}",
-        verdict=judge_graph(fitted, goodness, evidence),
+        verdict=judge_graph(fitted, goodness),
         tiles=tiles,
         warnings=() if fitted.outcome.ok else (fitted.outcome.message[:1].upper() + fitted.outcome.message[1:] + ".",),
         sections=[(part, [show(picture, run.path) for picture in part.figures]) for part in sections],
@@ -66,10 +65,10 @@ def coefficients_section(fitted: FittedGraph) -> Section:
 def goodness_section(goodness: Goodness) -> Section:
     """Features of the network in the bands of the model."""
     rows = []
-    for panel in goodness.panels:
-        low, high = panel.band()
-        for value, seen, a, b, p in zip(panel.values, panel.observed, low, high, panel.p_values, strict=True):
-            cells = (f"{panel.name} {value}", f"{int(seen):,}", f"{a:,.0f} to {b:,.0f}", f"{p:.2g}")
+    for feature in goodness.features:
+        low, _, high = feature.band
+        for value, seen, a, b, p in zip(feature.values, feature.observed, low, high, feature.p_values, strict=True):
+            cells = (f"{feature.name} {value}", f"{seen:,.5g}", f"{a:,.5g} to {b:,.5g}", f"{p:.2g}")
             rows.append(Row(cells, strong=not a <= seen <= b))
     table = Table(("feature", "observed", "95% of graphs drawn", "p-value"), tuple(rows))
     return Section(
@@ -118,6 +117,7 @@ def fitted_section(run: GraphRun) -> Section:
         ),
         ("Attributes", known),
         ("Terms", settings.terms),
+        *([] if settings.constraint is None else [("Compared with", f"graphs with the same {settings.constraint}")]),
         ("Seed", str(settings.seed)),
         *(("", remark) for remark in settings.remarks),
     ]
@@ -137,6 +137,7 @@ def again_section(run: GraphRun) -> Section:
     for name, file in settings.covariates.items():
         words += ["--covariate", f"{name}={file}"]
     words += [] if settings.method == "auto" else ["--method", settings.method]
+    words += [] if settings.constraint is None else ["--constraint", settings.constraint]
     words += ["--seed", str(settings.seed), "--out", f"{run.path.name}-again"]
     note = (
         f"The same release (unnorm {settings.unnorm}) and the same network give the same numbers; the settings are in "

@@ -43,6 +43,8 @@ class PreparedGraph:
     covariate_sources: Mapping[str, str] = field(default_factory=dict)
     asked_directed: bool | None = None
     remarks: tuple[str, ...] = ()
+    #: Pairs of which it is not known whether they have an edge, by numbers, in rows.
+    missing: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int32))
 
     @property
     def fingerprint(self) -> str:
@@ -50,6 +52,8 @@ class PreparedGraph:
         known = {name: [_plain(v) for v in values.tolist()] for name, values in self.network.attributes.items()}
         digest = hashlib.sha256(json.dumps([self.network.directed, list(self.network.labels), known]).encode())
         digest.update(np.ascontiguousarray(self.network.edges, np.int32).tobytes())
+        if len(self.missing):
+            digest.update(b"missing" + np.ascontiguousarray(self.missing, np.int32).tobytes())
         for name in sorted(self.covariates):
             digest.update(name.encode() + np.ascontiguousarray(self.covariates[name], np.float64).tobytes())
         return digest.hexdigest()
@@ -87,13 +91,14 @@ def prepare_graph(
     else:
         if not Path(data).exists() and Path(data).suffix.lower() not in READERS:
             near = difflib.get_close_matches(data.lower(), EMBEDDED, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]}? " if near else ""
-            require(False, f"there is no network {data!r}: {hint}Give a file, or one of {', '.join(EMBEDDED)}")
+            hint = f"did you mean {near[0]}? Give" if near else "give"
+            require(False, f"there is no network {data!r}; {hint} a file, or one of {', '.join(EMBEDDED)}")
         found = read_network(data, nodes=nodes, directed=directed)
     # The remark about vertices without edges is the network's own.
     network = network_of(found.to_networkx())
     matrices = {name: _covariate(Path(file), found) for name, file in (covariates or {}).items()}
-    return PreparedGraph(network, matrices, data, nodes, dict(covariates or {}), directed, found.remarks)
+    sources = dict(covariates or {})
+    return PreparedGraph(network, matrices, data, nodes, sources, directed, found.remarks, found.missing)
 
 
 def _covariate(path: Path, network: NetworkData) -> np.ndarray:
@@ -108,8 +113,8 @@ def _covariate(path: Path, network: NetworkData) -> np.ndarray:
     strange = [str(label) for label in other.labels if str(label) not in number]
     require(
         not strange,
-        f"{str(path)!r} has {len(strange)} vertices that the network does not have ({', '.join(strange[:5])}); a covariate "
-        "is a matrix of numbers in the order of the vertices, or a network on the same vertices",
+        f"{str(path)!r} has {len(strange)} vertices that the network does not have ({', '.join(strange[:5])}); a "
+        "covariate is a matrix of numbers in the order of the vertices, or a network on the same vertices",
     )
     matrix = np.zeros((n, n))
     for i, j in other.edges.tolist():

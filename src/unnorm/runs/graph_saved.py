@@ -1,13 +1,16 @@
 """A network, and a fit of it, as arrays and plain data, bit for bit; a loaded file runs no code."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from unnorm.estimate import Estimate, Outcome
-from unnorm.graphs import Coefficient, FittedGraph, Model, Network, parse
+from unnorm.graphs import Coefficient, Evidence, FittedGraph, Model, Network, parse
+from unnorm.graphs.constraints import CONSTRAINTS, Unconstrained
+from unnorm.graphs.curved import with_decays
 from unnorm.runs.graph_data import PreparedGraph
 
 Arrays = dict[str, np.ndarray]
@@ -17,6 +20,7 @@ def network_arrays(prepared: PreparedGraph) -> tuple[Arrays, dict[str, Any]]:
     """Edges, attributes and covariates as arrays, and what has words as plain data."""
     network = prepared.network
     arrays = {"edges": np.ascontiguousarray(network.edges, np.int32)}
+    arrays["missing"] = np.ascontiguousarray(prepared.missing, np.int32)
     words: dict[str, list[Any]] = {}
     for name, values in network.attributes.items():
         if values.dtype.kind == "f":
@@ -61,6 +65,7 @@ def fit_arrays(fitted: FittedGraph) -> tuple[Arrays, dict[str, Any]]:
         "log_likelihood": fitted.log_likelihood.to_dict(),
         "notes": list(fitted.notes),
         "diagnostics": {name: float(value) for name, value in fitted.diagnostics.items()},
+        "evidence": None if fitted.evidence is None else fitted.evidence.to_dict(),
     }
 
 
@@ -70,14 +75,19 @@ def fit_from_arrays(
     network: Network,
     covariates: Mapping[str, np.ndarray],
     terms: str,
+    constraint: str | None,
     seed: int,
 ) -> FittedGraph:
     """The inverse, on the network that was fitted."""
     pinned = {int(k): (float(coefficient), float(held)) for k, coefficient, held in notes["pinned"]}
+    rows = tuple(Coefficient(**row) for row in notes["coefficients"])
+    # Decays that were learnt are given now: the model is one to draw from.
+    decays = [row.estimate if math.isfinite(row.estimate) else 0.5 for row in rows if row.kind == "decay"]
+    over = Unconstrained() if constraint is None else CONSTRAINTS[constraint]
     return FittedGraph(
-        Model(parse(terms, covariates), network, pinned),
+        Model(with_decays(parse(terms, covariates), decays), network, pinned, over),
         (network.edges,),
-        tuple(Coefficient(**row) for row in notes["coefficients"]),
+        rows,
         arrays["covariance"],
         notes["method"],
         Outcome.from_dict(notes["outcome"]),
@@ -85,4 +95,5 @@ def fit_from_arrays(
         seed,
         tuple(notes["notes"]),
         notes["diagnostics"],
+        None if notes["evidence"] is None else Evidence.from_dict(notes["evidence"]),
     )

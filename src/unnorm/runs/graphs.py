@@ -4,7 +4,7 @@ RUN/run.json              the settings, readable
 RUN/network.safetensors   the network, its attributes and covariates
 RUN/fit.safetensors       the coefficients and all that belongs to them
 RUN/draws.safetensors     graphs drawn from the model, and their statistics
-RUN/goodness.safetensors  how such graphs compare with the network; of a degenerate model evidence.safetensors instead
+RUN/goodness.safetensors  how such graphs compare with the network
 RUN/result.json           what is known, readable
 RUN/report.html           the same for people
 
@@ -15,7 +15,7 @@ and the network, so a run that was killed makes the pieces that it lacks again, 
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -31,7 +31,7 @@ from unnorm.runs.graph_data import PreparedGraph
 from unnorm.runs.graph_saved import fit_arrays, fit_from_arrays, network_arrays, network_from_arrays
 from unnorm.training.checkpoint import load_arrays, save_arrays
 
-VERSION = 1
+VERSION = 2
 #: What a run that was killed before its settings were written may have left.
 LEFTOVERS = ("network.safetensors", ".lock")
 
@@ -47,6 +47,7 @@ class GraphSettings(BaseModel):
     #: Whether the terms were named, and not those that are usual.
     chosen: bool = True
     method: str = "auto"
+    constraint: str | None = None
     seed: int = 0
     fingerprint: str
     nodes: str | None = None
@@ -58,7 +59,13 @@ class GraphSettings(BaseModel):
 
 
 def graph_settings(
-    prepared: PreparedGraph, terms: str | None, usual: str, *, method: str = "auto", seed: int = 0
+    prepared: PreparedGraph,
+    terms: str | None,
+    usual: str,
+    *,
+    method: str = "auto",
+    constraint: str | None = None,
+    seed: int = 0,
 ) -> GraphSettings:
     """The settings of a new run; terms are checked here, on the network, before anything is written."""
     found = terms if terms is not None else usual
@@ -71,6 +78,7 @@ def graph_settings(
         terms=found,
         chosen=terms is not None,
         method=method,
+        constraint=constraint,
         seed=seed,
         fingerprint=prepared.fingerprint,
         nodes=prepared.nodes,
@@ -129,8 +137,8 @@ class GraphRun:
             raw = json.loads(file.read_text())
             require(
                 raw.get("version") == VERSION,
-                f"{file} has version {raw.get('version')} of a network's run, and this release reads version {VERSION}; "
-                "use the release that wrote it, or fit again",
+                f"{file} has version {raw.get('version')} of a network's run, and this release reads version "
+                f"{VERSION}; use the release that wrote it, or fit again",
             )
             return GraphRun(Path(path), GraphSettings.model_validate(raw))
         except (json.JSONDecodeError, UnicodeDecodeError, ValidationError) as error:
@@ -138,7 +146,9 @@ class GraphRun:
 
     def _continue_with(self, settings: GraphSettings) -> None:
         """Refuse to resume with other settings than the run was started with."""
-        for field, name in (("fingerprint", "network"), ("terms", "terms"), ("method", "method"), ("seed", "seed")):
+        named = [("fingerprint", "network"), ("terms", "list of terms")]
+        named += [(name, name) for name in ("method", "constraint", "seed")]
+        for field, name in named:
             old, new = getattr(self.settings, field), getattr(settings, field)
             told = "" if field == "fingerprint" else f" ({old} then, {new} now)"
             require(
@@ -170,13 +180,26 @@ class GraphRun:
         """What is known of its pairs."""
         return self._network[1]
 
+    @cached_property
+    def missing(self) -> np.ndarray:
+        """Its pairs of which it is not known whether they have an edge, by numbers, in rows."""
+        return load_arrays(self.path / "network.safetensors")[0]["missing"]
+
     def learn(self) -> FittedGraph:
         """The fit: that of the folder, or else made now and kept."""
         settings, file = self.settings, self.path / "fit.safetensors"
         if not file.exists():
             with alone(self.path / ".lock", self.path):
                 network, covariates = self._network
-                fitted = fit(network, settings.terms, key=settings.seed, covariates=covariates, method=settings.method)
+                fitted = fit(
+                    network,
+                    settings.terms,
+                    key=settings.seed,
+                    covariates=covariates,
+                    method=settings.method,
+                    constraint=settings.constraint,
+                    missing=[tuple(network.labels[v] for v in pair) for pair in self.missing.tolist()] or None,
+                )
                 arrays, notes = fit_arrays(fitted)
                 save_arrays(file, arrays, {**notes, "of": settings.fingerprint})
         return self.fitted
@@ -192,7 +215,9 @@ class GraphRun:
             f"{file} was made of another network than that of {self.path}; delete it and go on with --resume",
         )
         network, covariates = self._network
-        return fit_from_arrays(arrays, notes, network, covariates, self.settings.terms, self.settings.seed)
+        told = self.settings
+        found = fit_from_arrays(arrays, notes, network, covariates, told.terms, told.constraint, told.seed)
+        return replace(found, missing=self.missing)
 
     def kept(self, name: str, make: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and notes of this piece: those of the folder, or else made now, from the fit, and kept."""

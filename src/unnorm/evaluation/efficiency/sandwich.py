@@ -115,6 +115,11 @@ def minimised(
 
 
 def _step(curvature: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The sandwich, and the step of Newton's method; directions in which the loss is flat are left alone."""
-    inverse = np.linalg.pinv(curvature, rcond=1e-7, hermitian=True)
+    """The sandwich, and the step of Newton's method; directions in which the loss is flat are left alone.
+
+    Where the loss curves downwards its slope is followed down, not up to the ridge.
+    """
+    values, vectors = np.linalg.eigh(curvature)
+    kept = np.abs(values) > 1e-7 * np.abs(values).max()
+    inverse = (vectors[:, kept] / np.abs(values[kept])) @ vectors[:, kept].T
     return inverse @ (slopes.T @ slopes / len(slopes)) @ inverse / len(slopes), inverse @ slopes.mean(axis=0)

@@ -65,6 +65,9 @@ TERMS: dict[str, str] = {
     "edgecov": "name",
     "offset": "term, coefficient",
 }
+_OTHERS: dict[str, type[Any]] = {
+    kind.word: kind for kind in (attributes.NodeMatch, attributes.AbsDiff, attributes.EdgeCov, Offset)
+}
 #: Other names under which people know them.
 _ALSO = {
     "triangles": "triangle",
@@ -86,7 +89,7 @@ def parse(terms: "str | AbstractTerm | Sequence[AbstractTerm | str]", covariates
     [Edges(), GWESP(decay=0.5)]
     >>> parse("edges, triangl")
     Traceback (most recent call last):
-    unnorm.errors.InputError: there is no term 'triangl'; did you mean triangle?
+    unnorm.errors.InputError: there is no term 'triangl'; did you mean triangle? The terms are: absdiff, ...
     """
     if isinstance(terms, AbstractTerm):
         return [terms]
@@ -129,7 +132,8 @@ def _term(text: str, covariates: Covariates) -> AbstractTerm:
     word = _ALSO.get(word, word) if word not in TERMS else word
     if word not in TERMS:
         near = difflib.get_close_matches(word, [*TERMS, *_ALSO], n=1, cutoff=0.5)
-        advice = f"did you mean {near[0]}?" if near else f"the terms are: {', '.join(sorted(TERMS))}"
+        every = f"he terms are: {', '.join(sorted(TERMS))}"
+        advice = f"did you mean {near[0]}? T{every}" if near else f"t{every}"
         raise InputError(f"there is no term {found[1]!r}; {advice}")
     given = _split(found[2] or "")
     for table, build in ((_PLAIN, _plain), (_DECAYED, _decayed), (_COUNTED, _counted), (_NAMED, _named)):
@@ -144,6 +148,21 @@ def _term(text: str, covariates: Covariates) -> AbstractTerm:
 
 def _usage(word: str) -> str:
     return f"{word}({TERMS[word]})" if TERMS[word] else word
+
+
+def described() -> list[tuple[str, str]]:
+    """Every term as it is written, and what it counts.
+
+    >>> dict(described())["edges"]
+    'The number of edges.'
+    """
+    found = []
+    for word, kind in sorted({**_PLAIN, **_DECAYED, **_COUNTED, **_NAMED, **_OTHERS}.items()):
+        where = {True: " Only with directions.", False: " Only without directions.", None: ""}
+        directed = getattr(kind, "directed", None)
+        told = (kind.__doc__ or "").strip().split("\n\n")[0]
+        found.append((_usage(word), " ".join(told.split()) + where.get(directed, "")))
+    return found
 
 
 def _number(text: str, word: str) -> float:
@@ -211,7 +230,8 @@ def _edgecov(given: list[str], covariates: Covariates) -> AbstractTerm:
     name, known = _name(given[0]), ", ".join(sorted(covariates)) or "none"
     require(
         name in covariates,
-        f"edgecov needs the covariate {name!r}; those given are: {known}; pass covariates={{{name!r}: matrix}}",
+        f"edgecov needs the covariate {name!r}; those given are: {known}; pass covariates={{{name!r}: matrix}}, or "
+        f"--covariate {name}=FILE",
     )
     return attributes.EdgeCov(np.asarray(covariates[name], np.float64), name)
 
