@@ -4,7 +4,7 @@
 its own, neighbours by rolling the other, the five laws of a site in a table, with and without torch.compile. Before the
 timing the energy of each side must be Kaufman's within five standard errors. The machine has 500 hidden units and
 learns binarised digits by persistent chains, batches of 100 and as many chains, one sweep an update: ours through
-`fit`, theirs through `partial_fit`, which is the very same update but for the step (Adam here, plain there).
+`fit`, theirs through `partial_fit`; the steps are Adam's here and plain there.
 """
 
 from collections.abc import Callable
@@ -82,7 +82,7 @@ def _theirs(sweeps: int, compiles: bool) -> Callable[[], np.ndarray]:
 
 def _require_kaufman(label: str, ends: np.ndarray) -> None:
     """The share of equal neighbours in the ends of independent chains is the known one."""
-    equal = sum((ends == np.roll(ends, 1, axis)).sum((1, 2)) for axis in (1, 2))
+    equal = np.sum([(ends == np.roll(ends, 1, axis)).sum((1, 2)) for axis in (1, 2)], axis=0)
     off = (equal.mean() - torus_equal((SIDE, SIDE), COUPLING)) / (equal.std(ddof=1) / CHAINS**0.5)
     say(f"  {label}: {off:+.1f} standard errors from Kaufman's energy")
     if abs(off) > TOO_FAR:
