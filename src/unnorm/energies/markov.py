@@ -30,7 +30,7 @@ Penalty = Literal["l1", "l2"]
 Parameters = tuple[Array, Array]
 
 
-def indicators(x: Point, k: int) -> Float[Array, "sites k-1"]:
+def indicators(x: Point, k: int) -> Float[Array, "sites {k}-1"]:
     """1[x_i = c] of every site i and every value c but the first."""
     flat = x.reshape(-1)
     if k == 2:
