@@ -96,6 +96,6 @@ def test_categories_are_whole_numbers_where_they_are_asked_for(tmp_path):
     assert chances.sum() == pytest.approx(1, abs=1e-4)
     known = (0.8 * np.eye(3) + 0.2 / 3) / 3
     assert np.abs(chances - known).max() < 4.5 * np.sqrt(known.max() / 640) < np.abs(chances - 1 / 9).max()
-    half = write_csv(tmp_path / "h.csv", np.where(rows == 2, 1.5, rows), ("a", "b"))
+    half = write_csv(tmp_path / "h.csv", np.where(rows == 1, 1.5, rows), ("a", "b"))
     refusal = unnorm("fit", half, "--kind", "categories", "--out", tmp_path / "no")
     assert refused(refusal, "holds 1.5", "the whole numbers 0 to 2", "--kind table")

@@ -170,7 +170,7 @@ def test_a_parameter_that_the_data_do_not_tell_is_named_not_inverted(truth_draws
         lambda: cnce_covariance(Shifted(Normal()), Local(1.0), truth_draws, key=key),
         lambda: nce_covariance(standard_gaussian(2), standard_gaussian(2, 1.5), jnp.zeros((64, 2))),
     ):
-        with pytest.raises(InputError, match="do not tell every parameter"):
+        with pytest.raises(InputError, match="do not determine every parameter"):
             make()
     with pytest.raises(InputError, match="not finite"):
         likelihood_covariance(Normal(), jnp.full((64, 1), jnp.nan))

@@ -103,7 +103,7 @@ def test_what_truncation_costs_is_what_was_worked_out():
             worked = -np.log(alpha) - 0.5 + 0.5 * (alpha**2 * variance * 1.69 + alpha**4)
             assert worked == pytest.approx(cost, rel=1e-4)
             assert bound + cost == pytest.approx(1.7639385332, abs=2e-9)
-        score, rows = scores.LevelledFunction(lambda t, x: -x, VP), jnp.full((300, 1), 1.3)
+        score, rows = scores.LevelledFunction(lambda t, x: -x, VP), jnp.full((1000, 1), 1.3)
         without = ev.pointwise_bound(score, rows, levels=20, corrected=False, key=KEY)
     assert holds(without, 1.7639381879) and breaks(without, 2.0)
 

@@ -13,9 +13,11 @@ from harness import SIGMAS, breaks, holds
 
 from unnorm.energies import gaussian, standard_gaussian
 from unnorm.energies.gaussian import unpack_factor
-from unnorm.noises import AbstractGaussianNoise, Gaussian, VarianceExploding
-from unnorm.objectives import DSM, DSMVR, SM
+from unnorm.noises import AbstractGaussianNoise, Gaussian, UniformTimes, VarianceExploding
+from unnorm.noises.times import AbstractTimes
+from unnorm.objectives import DSM, DSMVR, SM, Even
 from unnorm.objectives.denoising import AbstractDenoising
+from unnorm.objectives.weightings import AbstractWeighting
 from unnorm.training import fit
 
 ROWS, VALID = 3 + jax.random.normal(jax.random.key(0), (2, 2000, 2))
@@ -26,6 +28,8 @@ class Vanishing(AbstractDenoising):
 
     comparable: ClassVar[bool] = True
     noise: AbstractGaussianNoise
+    weighting: AbstractWeighting = Even()
+    times: AbstractTimes = UniformTimes()
 
     def at(self, noise, score, t, x, z):
         sigma = noise.sigma(t)
@@ -38,6 +42,8 @@ class Flat(AbstractDenoising):
 
     comparable: ClassVar[bool] = True
     noise: AbstractGaussianNoise
+    weighting: AbstractWeighting = Even()
+    times: AbstractTimes = UniformTimes()
 
     def at(self, noise, score, t, x, z):
         sigma = noise.sigma(t)

@@ -5,15 +5,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from discrete import agrees
 from harness import breaks, holds
 
-from unnorm.energies import Tilted, committee, fit_mixture, gaussian, gaussian_mixture, standard_gaussian, tilt
+from unnorm.energies import (
+    FunctionEnergy,
+    Tilted,
+    committee,
+    fit_mixture,
+    fit_sites,
+    gaussian,
+    gaussian_mixture,
+    standard_gaussian,
+    tilt,
+)
 from unnorm.energies.em import mean_log_prob
+from unnorm.energies.site_network import input_size
 from unnorm.errors import InputError
-from unnorm.evaluation import log_partition
+from unnorm.evaluation import enumerated, log_partition
+from unnorm.networks import MLP
 from unnorm.noises import Gaussian as Noise
 from unnorm.objectives import CNCE, DSM, AbstractObjective, TiltNCE
 from unnorm.objectives.nce import classification
+from unnorm.samplers import ImportanceResampling
+from unnorm.spaces import Binary, Categorical
 from unnorm.training import fit, fit_repeats
 
 pytestmark = pytest.mark.optimised
@@ -102,6 +117,28 @@ def test_other_energies_are_refused():
     data = jnp.zeros((10, 2))
     with pytest.raises(InputError, match="has none"):
         fit(standard_gaussian(2), TiltNCE(), data, steps=1, key=jax.random.key(0), progress=False)
+
+
+@pytest.mark.parametrize("space", [Binary((4,)), Categorical((3,), 3)])
+def test_what_is_learnt_and_drawn_on_sites_is_the_density_that_is_told(space):
+    """The odds that the objective trains, and the weights of draws, are those of the energy; all points are counted."""
+    rows = jax.random.randint(jax.random.key(0), (60, space.size), 0, getattr(space, "categories", 2))
+    network = MLP(input_size(space), 1, width=16, depth=1, key=jax.random.key(1))
+    network = jax.tree.map(lambda leaf: 4 * leaf if eqx.is_inexact_array(leaf) else leaf, network)
+    model = Tilted(fit_sites(space, rows.astype(space.struct().dtype)), network)
+    truth = enumerated(model)
+    batch = jnp.asarray(truth.points[:8])
+    # NCE of the whole energy with the reference for noise, on the same draws of it.
+    odds = lambda x: model.reference(x) - model(x)  # noqa: E731
+    noise = model.reference.samples(len(batch), key=jax.random.key(2))
+    expected = classification(jax.vmap(odds)(batch), jax.vmap(odds)(noise))[0]
+    found = TiltNCE()(model, None, batch, key=jax.random.key(2))[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    draws = ImportanceResampling(proposals=200)(model, 4000, key=jax.random.key(3)).draws
+    assert agrees(draws, truth, space)
+    # Negative control: half the tilt.
+    half = FunctionEnergy(lambda x: model.reference(x) + 0.5 * model.tilt(x), space)
+    assert not agrees(draws, enumerated(half), space)
 
 
 @pytest.fixture(scope="module")

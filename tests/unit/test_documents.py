@@ -41,7 +41,7 @@ def blocks(document: Path, *languages: str) -> list[Block]:
 def commands(document: Path, program: str) -> list[list[str]]:
     """The shell lines of a document that call a program, as words."""
     lines = [line for block in blocks(document, *SHELL) for line in block.text.splitlines()]
-    return [shlex.split(line) for line in lines if line.startswith(f"{program} ")]
+    return [shlex.split(line, comments=True) for line in lines if line.startswith(f"{program} ")]
 
 
 def name_of(path: Path) -> str:

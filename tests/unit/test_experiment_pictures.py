@@ -10,20 +10,27 @@ from matplotlib.figure import Figure
 from unnorm.catalogue import EXPERIMENTS
 from unnorm.estimate import Estimate
 from unnorm.experiments import (
+    bits,
     blindness,
     cnce_table1,
     denoising,
     diffusion_modes,
     digits_likelihood,
     dkef_uci,
+    ed_discrete,
     gibbs_posterior,
     gibbs_variances,
     graph_bayes,
+    ising_exact,
     langevin_modes,
     logz_race,
     logz_targets,
+    ncsn_techniques,
     ozaki,
+    rbm_mnist,
     references,
+    score_toy,
+    solver_table,
     ssm_scaling,
     ssm_variance,
     tables,
@@ -187,6 +194,56 @@ MADE = {
     "graph-bayes": lambda: result(
         {name: {"shown": CLOUD, "means": [0.5, 1.5], "deviations": [0.1, 0.2]} for name in graph_bayes.TERMS}, {}
     ),
+    "bits": lambda: result(
+        {"tables": {name: dict.fromkeys(bits.METHODS, ONE) for name in bits.TABLES}, "tree": bits.TABLES}, {}
+    ),
+    "ed-discrete": lambda: result(
+        {
+            "images": {p: {n: digits(8, 3) for n in ("a", "b", "c")} for p in ed_discrete.PLANE},
+            "errors": {"a": ONE, "b": BELOW},
+        },
+        {},
+    ),
+    "score-toy": lambda: result(
+        {
+            "curves": {"digits": [1.5, 0.5], "digits with noise": [1.25, 0.75]},
+            "shown": {name: digits(16, 8) for name in (score_toy.TEN, score_toy.ONE)},
+        },
+        {},
+    ),
+    "solver-table": lambda: result(
+        {
+            problem: {
+                "floor": 0.125,
+                "solvers": {name: [[10, ONE], [100, ONE]] for name in solver_table.SOLVERS},
+                "tolerances": [[25.0, ONE], [50.0, ONE]],
+            }
+            for problem in (solver_table.EXACT, solver_table.DIGITS)
+        },
+        {},
+    ),
+    "ncsn-techniques": lambda: result(
+        {
+            "curves": {name: [2.5, 1.25, 0.75] for name in ncsn_techniques.VARIANTS},
+            "distances": {name: [ONE, ONE] for name in ncsn_techniques.VARIANTS},
+        },
+        {},
+    ),
+    "ising-exact": lambda: result(
+        {
+            "off": {
+                f"{shape}, {place}, {method}": float(RNG.uniform(0, 3))
+                for shape in ising_exact.SHAPES
+                for place in ising_exact.BETAS
+                for method in (*ising_exact.SAMPLERS, *ising_exact.CONSTANTS)
+            }
+        },
+        {},
+    ),
+    "rbm-mnist": lambda: result(
+        {"bounds": {"a": {rbm_mnist.LOWER: BELOW, rbm_mnist.UPPER: ONE}}, "sheet": digits(rbm_mnist.SHEET, 28)}, {}
+    ),
+    "dbm": lambda: result({name: digits(rbm_mnist.SHEET, 28) for name in ("two layers", "one layer")}, {}),
     "gibbs-mnist": lambda: result(
         {
             "maps": {n: digits(gibbs_variances.SHOWN, 28) for n in ("noisy", "mean", "exact", "one")},

@@ -50,9 +50,12 @@ class Tilted(AbstractEnergy, AbstractPartlyFixed):
     def fixed_parts(self) -> tuple[Any, ...]:
         return (self.reference,)
 
+    def tilt(self, x: Point) -> Scalar:
+        """What the network adds to -log q0(x)."""
+        return self.network(x.reshape(-1) if self.space.continuous else site_inputs(self.space, x))[0]
+
     def __call__(self, x: Point) -> Scalar:
-        seen = x.reshape(-1) if self.space.continuous else site_inputs(self.space, x)
-        return held(self.reference)(x) + self.network(seen)[0]
+        return held(self.reference)(x) + self.tilt(x)
 
 
 def silenced(network: MLP) -> MLP:

@@ -184,9 +184,11 @@ def draw(result: Result) -> Figure:
     pages = [(name, images, 8) for name, images in sheets.items()]
     pages.append(("between two faces", result.series["between"], len(result.series["between"]) // 4))
     pages += [(f"noise {name}: seen, mean, two draws", images, 8) for name, images in noise.items()]
-    for axes, (name, images, across) in zip(grid, pages, strict=True):
+    for axes, (name, images, across) in zip(grid[: len(pages)], pages, strict=True):
         picture(axes, tiles(images, across), vmin=0, vmax=255)
         axes.set_title(name)
+    for axes in grid[len(pages) :]:
+        axes.set_axis_off()
     return figure
 
 

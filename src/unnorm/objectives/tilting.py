@@ -45,7 +45,7 @@ class TiltNCE(AbstractObjective):
         n = len(batch)
         m = max(1, round(self.ratio * n))
         noise = jax.lax.stop_gradient(model.reference.samples(m, key=key)).astype(batch.dtype)
-        tilts = jax.vmap(lambda x: model.network(x.reshape(-1))[0])(jnp.concatenate([batch, noise]))
+        tilts = jax.vmap(model.tilt)(jnp.concatenate([batch, noise]))
         log_odds = jnp.log(n / m) - tilts
         loss, accuracy = classification(log_odds[:n], log_odds[n:])
         return loss, (state, {"accuracy": accuracy})

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from blackjax.smc.resampling import systematic
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from unnorm.arguments import whole_number
 from unnorm.compiling import compiled
@@ -67,11 +67,11 @@ class Resampled:
         return lines(f"{len(self.draws):,} independent draws", facts)
 
 
-def _tilt(model: Tilted, x: Float[Array, " d"]) -> Float[Array, ""]:
-    return -model.network(x.reshape(-1))[0]
+def _tilt(model: Tilted, x: Shaped[Array, "..."]) -> Float[Array, ""]:
+    return -model.tilt(x)
 
 
-def _difference(pair: tuple[AbstractEnergy, AbstractNormalised], x: Float[Array, " d"]) -> Float[Array, ""]:
+def _difference(pair: tuple[AbstractEnergy, AbstractNormalised], x: Shaped[Array, "..."]) -> Float[Array, ""]:
     target, base = pair
     return base(x) - target(x)
 
