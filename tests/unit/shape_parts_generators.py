@@ -6,10 +6,11 @@ import diffrax
 import jax
 import jax.numpy as jnp
 import numpy as np
-from shape_parts import CONTEXT, KEY, Piece, X, held, traced
+from shape_parts import CONTEXT, DATA, KEY, Piece, X, held, traced
 
 import unnorm as un
 from unnorm import catalogue, noises, scores
+from unnorm.generators.base import WALKERS
 from unnorm.spaces import Categorical, Real
 
 
@@ -24,7 +25,8 @@ def generators() -> Iterator[Piece]:
             state = held(transition).init(score, 0.5, x)
             return transition.position(transition.step(score, 0.5, jnp.asarray(0.4), state, key=KEY)[0])
 
-        traced(go, X)
+        # Where a step looks at the other points, the walkers have to be several.
+        traced(jax.vmap(go, axis_name=WALKERS) if transition.together else go, DATA if transition.together else X)
 
     def generate() -> None:
         for finish in (kinds.Stay(), kinds.PosteriorMean(), kinds.PosteriorDraw()):
@@ -50,8 +52,8 @@ def generators() -> Iterator[Piece]:
         growth = noises.Equation(lambda t, x: -x, lambda t, x: 0.5 * x, 2)
         back = held(kinds.ReverseProcess(growth, scores.FunctionScore(lambda t, x: -x)))
         traced(lambda x: (back.drift(0.5, x), back.diffusion(0.5, x), back.flow(0.5, x)), X)
-        back.walk(np.ones((2, 2)), [1.0, 0.5, 0.0], key=KEY)
-        back.follow(np.ones((2, 2)), [0.0, 1.0])
+        back.walk(np.ones((2, 2)), np.linspace(1, 0, 3), key=KEY)
+        back.follow(np.ones((2, 2)), np.linspace(0, 1, 3))
 
     yield "generators/ReverseProcess", general
     wells = scores.LevelledEnergyFunction(lambda t, x: jnp.sum(x**2), noise, Real((2,)))

@@ -7,6 +7,7 @@ import numpy as np
 from shape_parts import KEY, Piece
 
 from unnorm import graphs, samplers
+from unnorm.graphs.evidence import evidence
 
 
 def random_graphs() -> Iterator[Piece]:
@@ -20,7 +21,6 @@ def random_graphs() -> Iterator[Piece]:
         str(found), found.to_dict(), found[found.features[0].name].p_value
         directed = graphs.fit(networkx.DiGraph([(0, 1), (1, 0), (1, 2), (3, 0), (2, 3), (3, 2)]), "edges")
         str(directed), directed.coefficients[0].z, directed.coefficients[0].p_value
-        assert directed.evidence is None or directed.evidence.to_dict()
 
     def models() -> None:
         model = graphs.Model(graphs.parse("edges, triangle"), graphs.network_of(small))
@@ -32,11 +32,17 @@ def random_graphs() -> Iterator[Piece]:
         network = graphs.network_of(np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]]))
         network.pairs(), network.adjacency(), network.to_networkx()
 
-    def own() -> None:
-        def ties(graph, i, j, present, values, delta):
-            delta[0] = 1.0
+    def astray() -> None:
+        model = graphs.Model(graphs.parse("edges, triangle"), graphs.network_of(small))
+        start, observed = np.zeros(2), model.statistics(model.network.edges)
+        found = evidence(model, model.network.edges, observed, start, np.array([-1.0, 1.0]), key=0)
+        assert isinstance(found, graphs.Evidence) and found.to_dict()
 
-        graphs.fit(small, [graphs.Own(ties, ("ties",))])
+    def own() -> None:
+        def early(graph, i, j, present, values, delta):
+            delta[0] = 1.0 if i < 2 else 0.0
+
+        graphs.fit(small, [graphs.Own(early, ("early",))])
 
     def posteriors() -> None:
         found = graphs.posterior(small, "edges", prior=(0, 1), chains=2, steps=20, warmup=10)
@@ -45,5 +51,6 @@ def random_graphs() -> Iterator[Piece]:
 
     yield "graphs/fit", fits
     yield "graphs/Model", models
+    yield "graphs/Evidence", astray
     yield "graphs/Own", own
     yield "graphs/posterior", posteriors

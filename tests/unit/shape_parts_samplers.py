@@ -83,6 +83,8 @@ def walks() -> Iterator[Piece]:
         for context in CONTEXTS[1:]:
             target = 0.5 * built_model("ising", context) + energies.uniform(context.space)
             walk_sampler(samplers.SwendsenWang(), target, start_of(context.space))
+        trace = un.sample(target, samplers.Gibbs(), chains=4, steps=3, key=KEY, progress=False)
+        assert trace.draws.shape == (4, 3, 2, 2)
 
     yield "samplers/sites", sites
 

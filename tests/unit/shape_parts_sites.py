@@ -69,19 +69,20 @@ def discrete() -> Iterator[Piece]:
         for space, rows in ((BITS, COINS), (WORDS, NAMES)):
             walk_sites(energies.markov_network(space))
             walk_sites(energies.markov_network(space, grid))
-        found = energies.fit_markov_network(BITS, COINS[:30], COINS[30:], steps=3)
-        traced(found.model.strengths)
-        energies.sparse(found.model)
-        energies.refit_markov_network(found.model, COINS, 0.1, penalty="l2", steps=3)
-        energies.choose_pairs(BITS, COINS[:30], COINS[30:])
-        energies.pair_couplings(found.model, jnp.asarray(COINS[:3]))
+        found = energies.choose_pairs(BITS, COINS[:30], COINS[30:]).density
+        assert isinstance(found, energies.MarkovNetwork)
+        traced(found.strengths)
+        energies.refit_markov_network(found, COINS, 0.1, penalty="l2", steps=3)
+        energies.pair_couplings(found, jnp.asarray(COINS[:3]))
 
     def products() -> None:
         for space, rows in ((BITS, COINS), (WORDS, NAMES)):
             walk_sites(energies.uniform(space))
             walk_sites(energies.fit_sites(space, rows))
             walk_sites(energies.mlp_on_sites(space, width=4, depth=1, key=KEY))
-        chosen = energies.choose_products(WORDS, NAMES[:30], NAMES[30:], key=KEY).density
+        # So many held-out rows that a second component is soon found to be no better.
+        others = np.random.default_rng(5).integers(0, 3, (400, 2, 2)).astype(np.int32)
+        chosen = energies.choose_products(WORDS, NAMES[:30], others, key=KEY).density
         assert isinstance(chosen, energies.SiteMixture)
         walk_sites(chosen)
         traced(chosen.responsibilities, jnp.asarray(NAMES[0]))
