@@ -56,8 +56,8 @@ def nets() -> Iterator[Piece]:
         for net in (
             networks.PyramidUNet((4, 4, 1), input_pyramid="skip", output_pyramid="residual", attention=(0,), **small),
             networks.PyramidUNet((4, 4, 1), output_pyramid="skip", frequencies=networks.positional(4), **small),
-            networks.ncsnpp((4, 4, 1), looking=4, **small),
-            networks.ddpmpp((4, 4, 1), looking=2, **small),
+            networks.ncsnpp((4, 4, 1), looking=4, **small | {"multipliers": (1,)}),
+            networks.ddpmpp((4, 4, 1), looking=4, **small | {"multipliers": (1,)}),
             networks.PatchTransformer((4, 4, 1), width=8, depth=1, heads=2, condition=told, key=KEY),
         ):
             traced(held(net), x, t, label)
