@@ -93,7 +93,7 @@ def corruptions() -> Iterator[Piece]:
         traced(noises.equation_of(noises.OrnsteinUhlenbeck(1.0)).drift, 0.5, X)
 
     def techniques() -> None:
-        noises.schedule_for(PICTURES, low=0.05).updates
+        assert noises.schedule_for(PICTURES, low=0.05).updates > 0
         noises.overlap(noises.ratio_for(16), 16), noises.responsibility_bound(3.0, 1.0)
         noises.variance_ratio(noises.langevin_step(5, 1.1, 0.05, grid=100), 5, 1.1, 0.05)
         noises.level_count(noises.largest_distance(ROWS), 0.01, 1.1)

@@ -52,7 +52,8 @@ def slopes() -> Iterator[Piece]:
     yield "scores/wells", wells
     kinds = (
         scores.Scaled(), scores.PredictNoise(2), scores.PredictData(), scores.PredictVelocity(), scores.PredictFlow(),
-        scores.DividedBySigma(), scores.PredictScore(), scores.Plain(), scores.Telling(scores.Scaled(), scores.LogSigma()),
+        scores.DividedBySigma(), scores.PredictScore(), scores.Plain(),
+        scores.Telling(scores.Scaled(), scores.LogSigma()),
     )  # fmt: skip
     for clock in (scores.LogSigma(), scores.Steps(), scores.edm_clock()):
         name = type(clock).__name__

@@ -1,7 +1,6 @@
 """Energies of zeros and ones and of categories, each once, with what they say of their sites."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -66,7 +65,7 @@ def discrete() -> Iterator[Piece]:
         traced(lambda m: (m.odd(x), m.folded()(m.odd(x)), m.above(x[:3])(x[3:]), m.layers(x)), machine)
 
     def networks_of_pairs() -> None:
-        for space, rows in ((BITS, COINS), (WORDS, NAMES)):
+        for space in (BITS, WORDS):
             walk_sites(energies.markov_network(space))
             walk_sites(energies.markov_network(space, grid))
         found = energies.choose_pairs(BITS, COINS[:30], COINS[30:]).density

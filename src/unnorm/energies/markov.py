@@ -186,7 +186,12 @@ def sparse(network: MarkovNetwork) -> MarkovNetwork:
 
 
 def refit_markov_network(
-    network: MarkovNetwork, rows: Shaped[ArrayLike, "n ..."], strength: float, *, penalty: Penalty = "l1", steps: int = STEPS
+    network: MarkovNetwork,
+    rows: Shaped[ArrayLike, "n ..."],
+    strength: float,
+    *,
+    penalty: Penalty = "l1",
+    steps: int = STEPS,
 ) -> MarkovNetwork:
     """The network fitted on to other rows on its own graph, with a penalty of this strength.
 

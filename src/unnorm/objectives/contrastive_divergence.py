@@ -104,7 +104,12 @@ class PCD(AbstractObjective):
         return data[jax.random.randint(key, (self.buffer or self.chains,), 0, len(data))]
 
     def __call__(
-        self, model: AbstractEnergy, state: Shaped[Array, "kept ..."], batch: Shaped[Array, "b ..."], *, key: PRNGKeyArray
+        self,
+        model: AbstractEnergy,
+        state: Shaped[Array, "kept ..."],
+        batch: Shaped[Array, "b ..."],
+        *,
+        key: PRNGKeyArray,
     ) -> tuple[Scalar, tuple[Shaped[Array, "kept ..."], Info]]:
         who, where, walk = jax.random.split(key, 3)
         rows = None
