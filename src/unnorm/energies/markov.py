@@ -130,7 +130,7 @@ class MarkovFit(NamedTuple):
 def _pseudo_likelihood(at: Parameters, rows: Float[Array, "n sites values"]) -> Scalar:
     """Minus its mean over rows."""
     fields, couplings = at
-    free = fields + jnp.einsum("nic,icjd->njd", rows, couplings)
+    free = fields[None] + jnp.einsum("nic,icjd->njd", rows, couplings)
     constant = jax.nn.logsumexp(jnp.concatenate([jnp.zeros_like(free[..., :1]), free], axis=-1), axis=-1)
     return jnp.mean(jnp.sum(constant - jnp.sum(rows * free, axis=-1), axis=-1))
 
