@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from scipy.stats import chi2
 
 import unnorm as un
@@ -84,3 +85,26 @@ def settled(energy: AbstractEnergy, sampler, *, chains: int = 6000, steps: int =
 def z_score(estimate, value: float) -> float:
     """How many stated standard errors an estimate is off; the sums of 32 bits are good to a part in a million."""
     return (estimate.value - value) / math.hypot(estimate.stderr, 3e-6 * max(1.0, abs(value)))
+
+
+def parameters(model):
+    arrays, rest = eqx.partition(model, eqx.is_inexact_array)
+    flat, back = ravel_pytree(arrays)
+    return flat, lambda theta: eqx.combine(back(theta), rest)
+
+
+def gradients(objective, model, law, *, repeats: int = 150, batch: int = 128, seed: int = 0):
+    """The gradient at the model for many batches that are drawn from the law."""
+    flat, build = parameters(model)
+    rows = jnp.asarray(law.draws(repeats * batch, seed=seed)).reshape(repeats, batch, *law.points.shape[1:])
+
+    def one(rows, key):
+        start, key = jax.random.split(key)
+        state = objective.init(model, rows, key=start)
+        return jax.grad(lambda theta: objective(build(theta), state, rows, key=key)[0])(flat)
+
+    return np.asarray(jax.jit(jax.vmap(one))(rows, jax.random.split(jax.random.key(seed + 1), repeats)))
+
+
+def kl(p: np.ndarray, q: np.ndarray) -> float:
+    return float(np.sum(p * (np.log(p) - np.log(q))))

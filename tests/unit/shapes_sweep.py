@@ -6,11 +6,13 @@ true, `refusals` what became of calls that are wrong on purpose, `untouched` lis
 called, and `lapack` what was handed to LAPACK: by which pieces batches, and by which single matrices.
 """
 
-import importlib
+import importlib.util
 import inspect
 import json
+import pkgutil
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import checking
@@ -20,27 +22,56 @@ import jax.numpy as jnp
 import jaxtyping
 import watching
 
-jaxtyping.install_import_hook("unnorm", "checking.checked")
+#: Modules of functions that numba compiles, which it can only do to functions as they were written.
+COMPILED = {
+    f"unnorm.graphs.{name}"
+    for name in (
+        "changes", "changes_counts", "changes_directed", "features", "layout", "walking", "walking_constrained",
+    )
+}  # fmt: skip
 
-import shape_methods as methods  # noqa: E402
-import shape_parts as parts  # noqa: E402
+
+def checkable() -> set[str]:
+    """All of the library that can be checked: packages, by a name that stands for all that is in them, and modules."""
+    (root,) = importlib.util.find_spec("unnorm").submodule_search_locations
+    inside = {f"unnorm.{part.name}" for part in pkgutil.iter_modules([root])}
+    of_graphs = {f"unnorm.graphs.{part.name}" for part in pkgutil.iter_modules([str(Path(root) / "graphs")])}
+    assert of_graphs > COMPILED
+    return inside - {"unnorm.graphs"} | of_graphs - COMPILED
+
+
+jaxtyping.install_import_hook(sorted(checkable()), "checking.checked")
+
+import shape_parts_data as data  # noqa: E402
+import shape_parts_energies as energies  # noqa: E402
+import shape_parts_evaluation as evaluation  # noqa: E402
+import shape_parts_generators as generators  # noqa: E402
+import shape_parts_graphs as graphs  # noqa: E402
+import shape_parts_networks as networks  # noqa: E402
+import shape_parts_noises as corruptions  # noqa: E402
+import shape_parts_objectives as objectives  # noqa: E402
+import shape_parts_samplers as samplers  # noqa: E402
+import shape_parts_scores as scores  # noqa: E402
+import shape_parts_sites as sites  # noqa: E402
 from shape_parts import DATA, GAUSSIAN, KEY, X, built_model, mixture, traced  # noqa: E402
 
 import unnorm as un  # noqa: E402
 from unnorm import noises  # noqa: E402
 
 GROUPS = (
-    parts.nets,
-    parts.models,
-    parts.corruptions,
-    parts.slopes,
-    methods.losses,
-    methods.walks,
-    methods.generators,
-    methods.training,
-    methods.judgements,
-    methods.works,
-    methods.data,
+    networks.nets,
+    energies.models,
+    sites.discrete,
+    corruptions.corruptions,
+    scores.slopes,
+    objectives.losses,
+    samplers.walks,
+    generators.generators,
+    evaluation.training,
+    evaluation.judgements,
+    evaluation.works,
+    data.data,
+    graphs.random_graphs,
 )
 
 

@@ -1,5 +1,8 @@
 """What parts say about themselves, and that it is true of what they do: models, noises, entries of the catalogue."""
 
+import inspect
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,7 +12,7 @@ import pytest
 from unnorm import catalogue, energies, networks, noises, objectives, scores
 from unnorm.errors import InputError
 from unnorm.objectives.base import rows_of
-from unnorm.spaces import AbstractOnRows, Binary, Mixed, Real
+from unnorm.spaces import AbstractOnRows, Binary, Categorical, Mixed, Real
 from unnorm.training.points import checked_points
 
 KEY = jax.random.key(0)
@@ -115,21 +118,51 @@ def test_noises_make_real_numbers_if_they_say_so(noise, real):
         objectives.CNCE(noise).init(COINS, jnp.asarray(WHOLE, float), key=KEY)
 
 
-CONTEXT = catalogue.Context(Real((2,)), noises.Scales(0.3, 1.0, 2), KEY, ROWS[:30], ROWS[30:])
-SMALL = {"tilted": {"reference": "gaussian", "width": 4}, "mlp": {"width": 4}, "resnet": {"width": 4, "blocks": 1}}
+NAMES = np.random.default_rng(1).integers(0, 2, size=(40, 4))
+ROWS_ON = {Real((2,)): ROWS, Binary((4,)): NAMES.astype(np.float32), Categorical((4,), 2): NAMES.astype(np.int32)}
+SMALL = {
+    "tilted": {"width": 4},
+    "mlp": {"width": 4},
+    "resnet": {"width": 4, "blocks": 1},
+    "diffusion": {"width": 4},
+    "ising": {"lattice": "2x2"},
+}
+
+
+def context_on(space):
+    lengths = noises.Scales(0.3, 1.0, 2) if isinstance(space, Real) else None
+    return catalogue.Context(space, lengths, KEY, ROWS_ON[space][:30], ROWS_ON[space][30:])
 
 
 @pytest.fixture(scope="module")
 def built():
-    options = {e.name: catalogue.read_options(e, SMALL.get(e.name, {})) for e in catalogue.MODELS}
-    return {e.name: e.build(options[e.name], CONTEXT) for e in catalogue.MODELS}
+    """Every model that can be named, by its name and space; the reference of a tilted one is not looked for."""
+    plain = {space: PLANE if isinstance(space, Real) else energies.uniform(space) for space in ROWS_ON}
+    found = {}
+    for space in ROWS_ON:
+        for entry in (e for e in catalogue.MODELS if e.works(space)):
+            context = context_on(space)
+            if entry.name == "tilted":
+                context = replace(context, reference=plain[space])
+            found[entry.name, space] = entry.build(catalogue.read_options(entry, SMALL.get(entry.name, {})), context)
+    return found
 
 
 def test_entries_make_what_they_say(built):
-    for entry in catalogue.MODELS:
-        model = built[entry.name]
-        assert type(model) is entry.makes[0]
-        assert tuple(type(part) for part in ([model.network] if len(entry.makes) > 1 else [])) == entry.makes[1:]
+    """Of an abstract class some kind; else that class and no other, and the network that is named beside it."""
+    assert {name for name, _ in built} == {entry.name for entry in catalogue.MODELS}
+    for (name, space), model in built.items():
+        made, *parts = catalogue.find(catalogue.MODELS, name, "model").makes
+        if name == "mlp" and isinstance(space, Categorical):
+            # Categories have no lengths to be confined by; what needs the class works on vectors alone.
+            assert type(model) is energies.SiteNetwork
+            continue
+        assert isinstance(model, made) if inspect.isabstract(made) else type(model) is made
+        assert tuple(type(part) for part in ([model.network] if parts else [])) == tuple(parts)
+    # Control: the one class that is abstract stands for two, and leaves others out.
+    kinds = {type(model) for (name, _), model in built.items() if name == "ising"}
+    assert kinds == {energies.Ising, energies.Potts}
+    assert not isinstance(built["rbm", Binary((4,))], energies.AbstractFactorised)
 
 
 def test_objectives_learn_the_models_that_they_suit_and_refuse_the_others(built):
@@ -137,13 +170,15 @@ def test_objectives_learn_the_models_that_they_suit_and_refuse_the_others(built)
     suited = {e.name: [model.name for model in catalogue.MODELS if e.suits(model)] for e in choosy}
     assert suited == {"tilt": ["tilted"], "denoise-levels": ["diffusion"], "approx-bp": ["mlp"], "cp": ["mlp"]}
     for entry in choosy:
-        objective = entry.build(catalogue.read_options(entry, {}), CONTEXT)
-        for name, model in built.items():
+        for (name, space), model in built.items():
+            if not entry.works(space):
+                continue
+            objective = entry.build(catalogue.read_options(entry, {}), context_on(space))
             if name in suited[entry.name]:
-                objective.init(model, jnp.asarray(ROWS), key=KEY)
+                objective.init(model, jnp.asarray(ROWS_ON[space]), key=KEY)
                 continue
             with pytest.raises(InputError):
-                objective.init(model, jnp.asarray(ROWS), key=KEY)
+                objective.init(model, jnp.asarray(ROWS_ON[space]), key=KEY)
     # Those that name nothing learn every energy.
     made = [model for model in catalogue.MODELS if issubclass(model.makes[0], energies.AbstractEnergy)]
     assert len(made) < len(catalogue.MODELS)

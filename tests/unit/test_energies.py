@@ -1,8 +1,7 @@
-"""Energies against closed forms: the algebra, Gaussians, mixtures and their fits, and neural energies."""
+"""Energies against closed forms: the algebra, Gaussians, mixtures and their fits."""
 
 import itertools
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,9 +11,7 @@ from scipy.stats import multivariate_normal
 
 from unnorm.energies import (
     FunctionEnergy,
-    MLPEnergy,
-    NeuralEnergy,
-    ResNetEnergy,
+    GaussianDensity,
     Sum,
     best_mixture,
     fit_gaussian,
@@ -24,7 +21,6 @@ from unnorm.energies import (
     standard_gaussian,
 )
 from unnorm.errors import InputError
-from unnorm.networks import MLP
 from unnorm.scores import EnergyScore
 from unnorm.spaces import Binary, Categorical, Graph, Mixed, Real
 
@@ -226,6 +222,15 @@ def test_impossible_densities_are_refused(make):
         make()
 
 
+def test_packed_factors_make_every_gaussian_proper():
+    """Any numbers in the packed factor give a positive definite covariance: what a gradient step may do is allowed."""
+    raw = jax.random.normal(jax.random.key(11), (50, 3, 3)) * 2
+    smallest = jax.vmap(lambda f: jnp.linalg.eigvalsh(GaussianDensity(jnp.zeros(3), f).covariance)[0])(raw)
+    assert np.all(np.asarray(smallest) > 0)
+    # Negative control: the same numbers used unpacked would not all be factors of a proper precision.
+    assert np.any(np.asarray(jax.vmap(lambda f: jnp.linalg.eigvalsh(f + f.T)[0])(raw)) < 0)
+
+
 def test_fit_gaussian_is_the_maximum_likelihood():
     data = np.random.default_rng(1).normal(size=(200, 3)) @ np.diag([1.0, 2.0, 0.1]) + [5.0, 0.0, -1.0]
     fitted = fit_gaussian(data)
@@ -347,78 +352,3 @@ def test_best_mixture_finds_the_number_of_components(separated):
     assert log_likelihood(overfitted, few) > log_likelihood(mixture(), few) + 0.3
     # A size that five points per component cannot feed is not tried.
     assert best_mixture(few, valid, sizes=(3, 13), key=jax.random.key(8))[1] == 3
-
-
-# ------------------------------------------------------------------------------------------------- neural energies
-
-
-@pytest.mark.parametrize("make", [MLPEnergy, ResNetEnergy])
-def test_neural_energies_are_confining(make):
-    """Along every ray E(r u) = exp(a) r^2 / (2 s^2) + O(r), for any weights."""
-    model = make(Real((3,)), width=16, scale=0.5, key=jax.random.key(9))
-    # Weights ten times as large, and a confinement of 0.7: what training may do.
-    large = jax.tree.map(lambda leaf: 10 * leaf if eqx.is_inexact_array(leaf) else leaf, model.network)
-    model = eqx.tree_at(lambda m: (m.network, m.log_confinement), model, (large, jnp.log(0.7)))
-    directions = points(20, 3)
-    directions = directions / jnp.linalg.norm(directions, axis=1, keepdims=True)
-
-    def excess(energy, r: float) -> np.ndarray:
-        return np.abs(energies(energy, r * directions) / (0.7 * r**2 / (2 * 0.5**2)) - 1).max()
-
-    slope = max(np.abs(np.asarray(jax.vmap(model.network)(1e6 * directions))).max() / 1e6, 1.0)
-    assert np.isfinite(slope)
-    for r in (1e4 * slope, 1e5 * slope):
-        # |network(x)| <= slope |x| up to a constant, so the excess is at most slope r / (0.7 r^2 / 2).
-        assert excess(model, float(r)) < 2 * slope / (0.7 * r / 2)
-    # Negative control: the bare network has no such quadratic.
-    bare = FunctionEnergy(lambda x: model.network(x)[0] / 0.5**2, Real((3,)))
-    assert excess(bare, 1e4 * slope) > 0.9
-
-
-def test_the_scale_divides_the_energy():
-    network = MLP(2, 1, width=8, depth=1, key=jax.random.key(10))
-    one, tenth = NeuralEnergy(Real((2,)), network), NeuralEnergy(Real((2,)), network, scale=0.1)
-    xs = points(20, 2)
-    np.testing.assert_allclose(energies(tenth, xs), 100 * energies(one, xs), rtol=1e-4)
-    flat = NeuralEnergy(Real((1, 2)), network)
-    np.testing.assert_allclose(energies(flat, xs[:, None, :]), energies(one, xs), rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: NeuralEnergy(Real((2,)), MLP(2, 1, width=8, depth=1, key=jax.random.key(0)), scale=0.0),
-        lambda: NeuralEnergy(Real((2,)), MLP(2, 1, width=8, depth=1, key=jax.random.key(0)), confinement=-1.0),
-        lambda: MLPEnergy(Binary((2,)), key=jax.random.key(0)),
-        lambda: ResNetEnergy(Binary((2,)), key=jax.random.key(0)),
-    ],
-)
-def test_impossible_neural_energies_are_refused(make):
-    with pytest.raises(InputError):
-        make()
-
-
-@pytest.mark.parametrize(
-    ("make", "given"),
-    [
-        (lambda: FunctionEnergy(Real((2,)), jnp.sum), "not of a Real and a "),
-        (lambda: FunctionEnergy(jnp.sum, (2,)), " and a tuple"),
-        (lambda: FunctionEnergy(jnp.sum, Real), " and the class Real"),
-        (lambda: FunctionEnergy(1.0, Real((2,))), "not of 1.0 and a Real"),
-    ],
-)
-def test_a_function_energy_of_anything_but_a_function_and_a_space_is_refused(make, given):
-    with pytest.raises(InputError, match=r"as in FunctionEnergy\(function, Real\(\(2,\)\)\)") as error:
-        make()
-    assert given in str(error.value) and "\n" not in str(error.value)
-    # Control: a module that can be called is a function too.
-    assert FunctionEnergy(MLP(2, 1, width=4, depth=1, key=jax.random.key(0)), Real((2,))).space == Real((2,))
-
-
-def test_packed_factors_make_every_gaussian_proper():
-    """Any numbers in the packed factor give a positive definite covariance: what a gradient step may do is allowed."""
-    raw = jax.random.normal(jax.random.key(11), (50, 3, 3)) * 2
-    smallest = jax.vmap(lambda f: jnp.linalg.eigvalsh(GaussianDensity(jnp.zeros(3), f).covariance)[0])(raw)
-    assert np.all(np.asarray(smallest) > 0)
-    # Negative control: the same numbers used unpacked would not all be factors of a proper precision.
-    assert np.any(np.asarray(jax.vmap(lambda f: jnp.linalg.eigvalsh(f + f.T)[0])(raw)) < 0)

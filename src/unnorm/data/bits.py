@@ -35,6 +35,9 @@ class BitsSchema(AbstractSitesSchema):
                 "write the two states as 0 and 1, or read it by --kind table or --kind categories"
             )
 
+    def to_dict(self) -> dict[str, Any]:
+        return self.columns_to_dict()
+
 
 class BitsKind(AbstractSitesKind):
     """A table that holds nothing but 0 and 1. Rows that are equal are no copies: they repeat by chance."""

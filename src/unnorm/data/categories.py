@@ -40,7 +40,7 @@ class CategoriesSchema(AbstractSitesSchema):
             )
 
     def to_dict(self) -> dict[str, Any]:
-        return {**super().to_dict(), "categories": self.categories}
+        return {**self.columns_to_dict(), "categories": self.categories}
 
 
 class CategoriesKind(AbstractSitesKind):

@@ -72,7 +72,8 @@ class AbstractSitesSchema(AbstractSchema):
     def given(self, values: Mapping[str, Any]) -> Shaped[np.ndarray, " k"]:
         return self.beside.given(values)
 
-    def to_dict(self) -> dict[str, Any]:
+    def columns_to_dict(self) -> dict[str, Any]:
+        """What all such schemas have, as plain data."""
         return {"columns": list(self.columns), "conditions": self.beside.to_dict()}
 
 

@@ -14,7 +14,7 @@ AT_ONCE = 64
 
 
 @compiled
-def _strengths(energy: AbstractEnergy, rows: Shaped[Array, "n ..."], pairs: Int[Array, "p 2"]) -> Float[Array, " p"]:
+def _strengths(energy: AbstractEnergy, rows: Shaped[Array, "n ..."], pairs: Int[Array, "p 2"]) -> Float[Array, "p k k"]:
     k = values_of(energy.space)
     values = jnp.arange(k)
 

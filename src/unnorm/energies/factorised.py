@@ -190,7 +190,7 @@ def _common(one: Blocks, two: Blocks) -> Blocks:
     return Blocks(tuple(piece[-1] for piece in pieces), logits)
 
 
-def drawn(logits: Float[Array, "sites k"], key: PRNGKeyArray) -> Int[Array, " sites"]:
+def drawn(logits: Float[Array, "*sites k"], key: PRNGKeyArray) -> Int[Array, "*sites"]:
     """A value for every site, each by its own law softmax(logits)."""
     if logits.shape[-1] == 2:
         return jax.random.bernoulli(key, jax.nn.sigmoid(logits[..., 1] - logits[..., 0])).astype(int)

@@ -30,7 +30,7 @@ Penalty = Literal["l1", "l2"]
 Parameters = tuple[Array, Array]
 
 
-def indicators(x: Point, k: int) -> Float[Array, "sites k-1"]:
+def indicators(x: Point, k: int) -> Float[Array, "sites {k}-1"]:
     """1[x_i = c] of every site i and every value c but the first."""
     flat = x.reshape(-1)
     if k == 2:
@@ -130,7 +130,7 @@ class MarkovFit(NamedTuple):
 def _pseudo_likelihood(at: Parameters, rows: Float[Array, "n sites values"]) -> Scalar:
     """Minus its mean over rows."""
     fields, couplings = at
-    free = fields + jnp.einsum("nic,icjd->njd", rows, couplings)
+    free = fields[None] + jnp.einsum("nic,icjd->njd", rows, couplings)
     constant = jax.nn.logsumexp(jnp.concatenate([jnp.zeros_like(free[..., :1]), free], axis=-1), axis=-1)
     return jnp.mean(jnp.sum(constant - jnp.sum(rows * free, axis=-1), axis=-1))
 
@@ -186,7 +186,12 @@ def sparse(network: MarkovNetwork) -> MarkovNetwork:
 
 
 def refit_markov_network(
-    network: MarkovNetwork, rows: Point, strength: float, *, penalty: Penalty = "l1", steps: int = STEPS
+    network: MarkovNetwork,
+    rows: Shaped[ArrayLike, "n ..."],
+    strength: float,
+    *,
+    penalty: Penalty = "l1",
+    steps: int = STEPS,
 ) -> MarkovNetwork:
     """The network fitted on to other rows on its own graph, with a penalty of this strength.
 

@@ -5,7 +5,7 @@ from typing import ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Bool, PRNGKeyArray
 
 from unnorm.errors import require
 from unnorm.generators.base import AbstractTransition, Info, Walker
@@ -27,7 +27,7 @@ def nothing_seen(noise: AbstractGaussianNoise, t: Level, x: Point, kept: int) ->
     return Seen((jnp.zeros_like(x),) * kept, (ratio,) * kept, jnp.zeros((), x.dtype))
 
 
-def seen_also(seen: Seen, data: Point, ratio: Scalar, moved: Scalar) -> Seen:
+def seen_also(seen: Seen, data: Point, ratio: Scalar, moved: Bool[Array, ""]) -> Seen:
     """The memory with one more, unless the walker did not move, the same level being named twice."""
     room = len(seen.data)
     shifted = Seen((data, *seen.data)[:room], (ratio, *seen.ratios)[:room], seen.steps + 1)

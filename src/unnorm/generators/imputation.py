@@ -1,5 +1,6 @@
 """Points of which a part is known: the rest is walked from noise to data beside the known part, noised as much."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -105,8 +106,8 @@ class Restored(AbstractFinish):
 
 def impute(
     score: AbstractLevelledScore,
-    x: Float[ArrayLike, "..."],
-    mask: Bool[ArrayLike, "..."],
+    x: Float[ArrayLike, "..."] | Sequence[Any],
+    mask: Bool[ArrayLike, "..."] | Sequence[Any],
     *,
     levels: Float[ArrayLike, " k"],
     n: int,

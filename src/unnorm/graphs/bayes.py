@@ -29,7 +29,7 @@ class GraphPosterior(AbstractIntractable):
         self,
         model: Model,
         graphs: Sequence[np.ndarray],
-        prior: tuple[np.ndarray, np.ndarray],
+        prior: tuple[Any, Any],
         proposals: int,
     ) -> None:
         self.model, self.graphs, self.proposals = model, tuple(graphs), proposals

@@ -143,7 +143,7 @@ def _exact(model: Model, graphs: Sequence[np.ndarray], observed: np.ndarray) -> 
     for k, name in enumerate(model.learnt):
         low, high = rows[:, k].min(), rows[:, k].max()
         require(
-            low < learnt[k] < high,
+            bool(low < learnt[k] < high),
             f"{name} is {learnt[k]:g}, an end of what it can be, and its estimate infinite; leave it out",
         )
     theta, information = every.maximise(learnt)

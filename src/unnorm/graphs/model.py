@@ -121,7 +121,7 @@ class Model:
         """theta . s for all coefficients and rows of statistics; what is pinned does not count."""
         kept = [k for k in range(self.size) if k not in self.pinned]
         with np.errstate(invalid="ignore"):
-            return np.where(statistics[..., kept] == 0, 0.0, statistics[..., kept] * theta[kept]).sum(-1)
+            return np.asarray(np.where(statistics[..., kept] == 0, 0.0, statistics[..., kept] * theta[kept]).sum(-1))
 
     @property
     def independent(self) -> bool:

@@ -120,7 +120,7 @@ class _Refine(eqx.Module):
         self.out = _Units(features, 3 if last else 1, levels, normed, key=next(keys))
         self.pooling = "mean" if normed else "max"
 
-    def __call__(self, seen: Sequence[Image], level: Level) -> Image:
+    def __call__(self, seen: Sequence[Float[Array, "_ _ _"]], level: Level) -> Image:
         found = [units(x, level) for units, x in zip(self.adapt, seen, strict=True)]
         if self.fuse_norms:
             found = [norm(x, level) for norm, x in zip(self.fuse_norms, found, strict=True)]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from unnorm.spaces import AbstractOnRows, AbstractSpace, AnyNumbers
 
@@ -32,12 +32,12 @@ class AbstractObjective(eqx.Module):
         return rows_of(model)
 
     @abstractmethod
-    def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> State:
+    def init(self, model: Any, data: Shaped[Array, "n ..."], *, key: PRNGKeyArray) -> State:
         """The state before the first step; `data` is the whole training set."""
 
     @abstractmethod
     def __call__(
-        self, model: Any, state: State, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
+        self, model: Any, state: State, batch: Shaped[Array, "b ..."], *, key: PRNGKeyArray
     ) -> tuple[Scalar, tuple[State, Info]]:
         """The loss on a batch, and the next state with named numbers worth showing."""
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray, Shaped
 
 from unnorm.arguments import named, require_count
 from unnorm.energies import AbstractEnergy
@@ -48,7 +48,7 @@ class CNCE(AbstractObjective):
         if isinstance(self.noise, AbstractGaussianNoise):
             require_sigma(self.noise, 0.0, "CNCE")
 
-    def init(self, model: AbstractEnergy, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> AbstractNoise:
+    def init(self, model: AbstractEnergy, data: Shaped[Array, "n ..."], *, key: PRNGKeyArray) -> AbstractNoise:
         """The noise itself, fitted to the data where it needs them."""
         require_energy(model, "CNCE")
         fitted = self.noise.fit(data) if isinstance(self.noise, AbstractNoiseFromData) else self.noise
@@ -60,7 +60,7 @@ class CNCE(AbstractObjective):
         return fitted
 
     def __call__(
-        self, model: AbstractEnergy, state: AbstractNoise, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
+        self, model: AbstractEnergy, state: AbstractNoise, batch: Shaped[Array, "b ..."], *, key: PRNGKeyArray
     ) -> tuple[Scalar, tuple[AbstractNoise, Info]]:
         xs = jnp.tile(batch, (self.draws,) + (1,) * (batch.ndim - 1))
         ys, log_ratios = state.propose_each(jnp.zeros(()), xs, key=key)

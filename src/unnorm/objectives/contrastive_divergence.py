@@ -10,7 +10,7 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray, Shaped
 
 from unnorm.arguments import require_count, require_positive, require_weight
 from unnorm.devices import split_over_devices
@@ -24,8 +24,8 @@ from unnorm.samplers.langevin import Langevin
 
 
 def move_chains(
-    sampler: AbstractSampler, model: AbstractEnergy, chains: Float[Array, "chains ..."], moves: int, key: PRNGKeyArray
-) -> Float[Array, "chains ..."]:
+    sampler: AbstractSampler, model: AbstractEnergy, chains: Shaped[Array, "chains ..."], moves: int, key: PRNGKeyArray
+) -> Shaped[Array, "chains ..."]:
     """The chains after some sampler steps under the model as it stands; no gradient flows through the walk."""
     target = held(model)
 
@@ -40,7 +40,7 @@ def move_chains(
 
 
 def contrast_with(
-    model: AbstractEnergy, batch: Float[Array, "b ..."], chains: Float[Array, "chains ..."], magnitude: float
+    model: AbstractEnergy, batch: Shaped[Array, "b ..."], chains: Shaped[Array, "chains ..."], magnitude: float
 ) -> tuple[Scalar, Info]:
     """mean E(batch) - mean E(chains), plus `magnitude` times the mean squares of both."""
     # One pass over data and chains together: one large matrix product instead of two.
@@ -95,8 +95,8 @@ class PCD(AbstractObjective):
         )
 
     def init(
-        self, model: AbstractEnergy, data: Float[Array, "n ..."], *, key: PRNGKeyArray
-    ) -> Float[Array, "kept ..."]:
+        self, model: AbstractEnergy, data: Shaped[Array, "n ..."], *, key: PRNGKeyArray
+    ) -> Shaped[Array, "kept ..."]:
         """The chains, started at data points drawn with replacement."""
         require_walk(self.sampler, model, "PCD")
         if self.restart_scale is not None:
@@ -104,8 +104,13 @@ class PCD(AbstractObjective):
         return data[jax.random.randint(key, (self.buffer or self.chains,), 0, len(data))]
 
     def __call__(
-        self, model: AbstractEnergy, state: Float[Array, "kept ..."], batch: Float[Array, "b ..."], *, key: PRNGKeyArray
-    ) -> tuple[Scalar, tuple[Float[Array, "kept ..."], Info]]:
+        self,
+        model: AbstractEnergy,
+        state: Shaped[Array, "kept ..."],
+        batch: Shaped[Array, "b ..."],
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple[Scalar, tuple[Shaped[Array, "kept ..."], Info]]:
         who, where, walk = jax.random.split(key, 3)
         rows = None
         if len(state) > self.chains:
@@ -117,7 +122,7 @@ class PCD(AbstractObjective):
         loss, info = contrast_with(model, batch, chains, self.magnitude)
         return loss, (chains if rows is None else state.at[rows].set(chains), info)
 
-    def _fresh(self, batch: Float[Array, "b ..."], key: PRNGKeyArray) -> Float[Array, "chains ..."]:
+    def _fresh(self, batch: Shaped[Array, "b ..."], key: PRNGKeyArray) -> Shaped[Array, "chains ..."]:
         if self.restart_scale is None:
             return batch[jax.random.randint(key, (self.chains,), 0, len(batch))]
         return self.restart_scale * jax.random.normal(key, (self.chains, *batch.shape[1:]), batch.dtype)
@@ -146,13 +151,13 @@ class CD(AbstractObjective):
         require_count(self.moves, 1, "moves per step")
         require_weight(self.magnitude, "the weight of mean E^2")
 
-    def init(self, model: AbstractEnergy, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
+    def init(self, model: AbstractEnergy, data: Shaped[Array, "n ..."], *, key: PRNGKeyArray) -> None:
         """Nothing persists between steps."""
         require_walk(self.sampler, model, "CD")
         return None
 
     def __call__(
-        self, model: AbstractEnergy, state: None, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
+        self, model: AbstractEnergy, state: None, batch: Shaped[Array, "b ..."], *, key: PRNGKeyArray
     ) -> tuple[Scalar, tuple[None, Info]]:
         chains = move_chains(self.sampler, model, batch, self.moves, key)
         loss, info = contrast_with(model, batch, chains, self.magnitude)
@@ -184,14 +189,14 @@ class ShortRun(AbstractObjective):
         require_weight(self.magnitude, "the weight of mean E^2")
         require_positive(self.scale, "the scale of the noise that short runs begin at")
 
-    def init(self, model: AbstractEnergy, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
+    def init(self, model: AbstractEnergy, data: Shaped[Array, "n ..."], *, key: PRNGKeyArray) -> None:
         """Nothing persists between steps."""
         require_walk(self.sampler, model, "ShortRun")
         require_real(model.space, "ShortRun", "begins its chains at Gaussian noise")
         return None
 
     def __call__(
-        self, model: AbstractEnergy, state: None, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
+        self, model: AbstractEnergy, state: None, batch: Shaped[Array, "b ..."], *, key: PRNGKeyArray
     ) -> tuple[Scalar, tuple[None, Info]]:
         begin, walk = jax.random.split(key)
         start = self.scale * jax.random.normal(begin, (self.chains, *batch.shape[1:]), batch.dtype)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import jax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray, Shaped
 
 from unnorm.networks.dropout import dropping
 from unnorm.objectives.base import AbstractObjective, AbstractStateRemarks, Info, Scalar, remarks_of
@@ -27,7 +27,7 @@ class Dropping(AbstractObjective, AbstractStateRemarks):
         """As the objective's."""
         return self.objective.comparable
 
-    def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> Any:
+    def init(self, model: Any, data: Shaped[Array, "n ..."], *, key: PRNGKeyArray) -> Any:
         """As the objective's."""
         return self.objective.init(model, data, key=key)
 
@@ -35,7 +35,7 @@ class Dropping(AbstractObjective, AbstractStateRemarks):
         return remarks_of(self.objective, state)
 
     def __call__(
-        self, model: Any, state: Any, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
+        self, model: Any, state: Any, batch: Shaped[Array, "b ..."], *, key: PRNGKeyArray
     ) -> tuple[Scalar, tuple[Any, Info]]:
         drop, key = jax.random.split(key)
         return self.objective(dropping(model, key=drop), state, batch, key=key)

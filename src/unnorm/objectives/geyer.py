@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from unnorm.arguments import require_count
 from unnorm.energies import AbstractEnergy
@@ -22,7 +22,7 @@ class GeyerState(eqx.Module):
     """The anchor's weights, draws from the anchor, steps since it was set, and how often the weights collapsed."""
 
     anchor: Any
-    draws: Float[Array, "chains ..."]
+    draws: Shaped[Array, "chains ..."]
     age: Int[Array, ""]
     collapses: Int[Array, ""]
 
@@ -68,7 +68,7 @@ class Geyer(AbstractObjective, AbstractStateRemarks):
         require(0 <= self.least < 1, f"the least effective share lies in [0, 1), not {self.least}")
         require_count(self.burn_in, 1, "the moves of the first draws")
 
-    def init(self, model: AbstractEnergy, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> GeyerState:
+    def init(self, model: AbstractEnergy, data: Shaped[Array, "n ..."], *, key: PRNGKeyArray) -> GeyerState:
         """The model as it stands is the first anchor."""
         require_walk(self.sampler, model, "Geyer")
         where, walk = jax.random.split(key)
@@ -78,7 +78,7 @@ class Geyer(AbstractObjective, AbstractStateRemarks):
         return GeyerState(eqx.filter(model, trainable(model)), draws, zero, zero)
 
     def __call__(
-        self, model: AbstractEnergy, state: GeyerState, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
+        self, model: AbstractEnergy, state: GeyerState, batch: Shaped[Array, "b ..."], *, key: PRNGKeyArray
     ) -> tuple[Scalar, tuple[GeyerState, Info]]:
         weights, rest = eqx.partition(model, trainable(model))
         weights = held(weights)
@@ -111,6 +111,6 @@ class Geyer(AbstractObjective, AbstractStateRemarks):
         )
 
     def _log_weights(
-        self, model: AbstractEnergy, anchor: AbstractEnergy, draws: Float[Array, "chains ..."]
+        self, model: AbstractEnergy, anchor: AbstractEnergy, draws: Shaped[Array, "chains ..."]
     ) -> Float[Array, " chains"]:
         return jax.vmap(anchor)(draws) - jax.vmap(model)(draws)

@@ -5,7 +5,7 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from unnorm.arguments import named, require_positive
 from unnorm.energies import AbstractEnergy, AbstractNormalised
@@ -55,7 +55,7 @@ class NCE(AbstractObjective):
             "a noise that corrupts points is for CNCE",
         )
 
-    def init(self, model: AbstractEnergy, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> AbstractReference:
+    def init(self, model: AbstractEnergy, data: Shaped[Array, "n ..."], *, key: PRNGKeyArray) -> AbstractReference:
         """The noise as a reference, fitted to the data where it needs them."""
         require_energy(model, "NCE")
         require(
@@ -77,7 +77,7 @@ class NCE(AbstractObjective):
         return reference
 
     def __call__(
-        self, model: AbstractEnergy, state: AbstractReference, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
+        self, model: AbstractEnergy, state: AbstractReference, batch: Shaped[Array, "b ..."], *, key: PRNGKeyArray
     ) -> tuple[Scalar, tuple[AbstractReference, Info]]:
         n = len(batch)
         m = max(1, round(self.ratio * n))

@@ -5,7 +5,7 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray, Shaped
 
 from unnorm.arguments import require_positive
 from unnorm.energies.tilted import Tilted
@@ -31,7 +31,7 @@ class TiltNCE(AbstractObjective):
     def __check_init__(self):
         require_positive(self.ratio, "the number of noise points per datum")
 
-    def init(self, model: Tilted, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> None:
+    def init(self, model: Tilted, data: Shaped[Array, "n ..."], *, key: PRNGKeyArray) -> None:
         """Nothing persists between steps; the noise is the model's reference, which does not move."""
         if not isinstance(model, Tilted):
             raise InputError(
@@ -40,7 +40,7 @@ class TiltNCE(AbstractObjective):
             )
 
     def __call__(
-        self, model: Tilted, state: None, batch: Float[Array, "b ..."], *, key: PRNGKeyArray
+        self, model: Tilted, state: None, batch: Shaped[Array, "b ..."], *, key: PRNGKeyArray
     ) -> tuple[Scalar, tuple[None, Info]]:
         n = len(batch)
         m = max(1, round(self.ratio * n))

@@ -5,7 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray, Shaped
 
 from unnorm.arguments import require_positive
 from unnorm.errors import require
@@ -42,13 +42,13 @@ class WeightedSum(AbstractObjective, AbstractStateRemarks):
         """Whether every part is."""
         return all(part.comparable for part in self.parts)
 
-    def init(self, model: Any, data: Float[Array, "n ..."], *, key: PRNGKeyArray) -> tuple[Any, ...]:
+    def init(self, model: Any, data: Shaped[Array, "n ..."], *, key: PRNGKeyArray) -> tuple[Any, ...]:
         """The states of the parts."""
         keys = jax.random.split(key, len(self.parts))
         return tuple(part.init(model, data, key=k) for part, k in zip(self.parts, keys, strict=True))
 
     def __call__(
-        self, model: Any, state: tuple[Any, ...], batch: Float[Array, "b ..."], *, key: PRNGKeyArray
+        self, model: Any, state: tuple[Any, ...], batch: Shaped[Array, "b ..."], *, key: PRNGKeyArray
     ) -> tuple[Scalar, tuple[tuple[Any, ...], Info]]:
         keys = jax.random.split(key, len(self.parts))
         found = [p(model, s, batch, key=k) for p, s, k in zip(self.parts, state, keys, strict=True)]

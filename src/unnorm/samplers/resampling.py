@@ -36,13 +36,13 @@ class Resampled:
     that stand there a second time.
     """
 
-    draws: Float[np.ndarray, "n ..."]
+    draws: Shaped[np.ndarray, "n ..."]
     proposals: int
     effective: float
     repeated: int
 
     @property
-    def flat(self) -> Float[np.ndarray, "n ..."]:
+    def flat(self) -> Shaped[np.ndarray, "n ..."]:
         """All draws along one axis."""
         return self.draws
 

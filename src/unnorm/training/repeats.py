@@ -61,7 +61,7 @@ def fit_repeats(
 
 
 @compiled
-def _run(recipe: Recipe, weights: Any, data: Array, keys: PRNGKeyArray) -> Any:
+def _run(recipe: Recipe, weights: Any, data: Array, keys: Array) -> Any:
     """All fits side by side: one program for every recipe of the same make, whatever its numbers."""
     model = eqx.combine(weights, recipe.skeleton)
 
