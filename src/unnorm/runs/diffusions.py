@@ -158,9 +158,11 @@ def find_generated(score: AbstractLevelledScore, prepared: Prepared, *, seed: in
 
 def find_fidelity(prepared: Prepared, rows: Any, draws: AbstractDraws, *, seed: int) -> Fidelity | None:
     """Distances of pictures; None of points that are none, or where draws were lost."""
+    if not isinstance(prepared.schema, PictureSchema):
+        return None
     drawn, held, train = draws.thinned(), points_of(rows), points_of(prepared.train)
     sound = np.isfinite(drawn).reshape(len(drawn), -1).all(axis=1)
-    if not isinstance(prepared.schema, PictureSchema) or sound.sum() < 4 or count_of(held) < 8:
+    if sound.sum() < 4 or count_of(held) < 8:
         return None
     drawn = drawn[sound]
     chosen = np.random.default_rng(seed).permutation(len(train))[: len(drawn)]
