@@ -47,7 +47,7 @@ class SiteMixture(AbstractNormalised):
     def _parts(self, x: Point) -> Float[Array, " m"]:
         laws = jax.nn.log_softmax(self.tables)
         ones = shares_of(x, self.tables.shape[-1])
-        return jax.nn.log_softmax(self.logits) + jnp.sum(laws * ones, axis=(1, 2))
+        return jax.nn.log_softmax(self.logits) + jnp.sum(laws * ones[None], axis=(1, 2))
 
     def __call__(self, x: Point) -> Scalar:
         return -jax.nn.logsumexp(self._parts(x))
@@ -68,7 +68,7 @@ def _em(start: SiteMixture, rows: Float[Array, "n sites k"], prior: float):
     n = len(rows)
 
     def parts(weights: Array, tables: Array) -> Float[Array, "n m"]:
-        return weights + jnp.einsum("mik,nik->nm", tables, rows)
+        return weights[None] + jnp.einsum("mik,nik->nm", tables, rows)
 
     def unfinished(carry):
         return (carry[2] > LEAST_CHANGE) & (carry[3] < MOST_STEPS)
@@ -116,7 +116,7 @@ def fit_site_mixture(
     best, most = None, -np.inf
     for start in jax.random.split(key, starts if components > 1 else 1):
         centres = ones[jax.random.choice(start, len(ones), (components,), replace=len(ones) < components)]
-        tables = jnp.log(0.5 * centres + 0.5 * ones.mean(0) + 0.01)
+        tables = jnp.log(0.5 * centres + 0.5 * ones.mean(0)[None] + 0.01)
         begun = SiteMixture(array, jnp.zeros(components), jax.nn.log_softmax(tables))
         found, value = _em(begun, ones, prior)
         if best is None or float(value) > most:

@@ -190,7 +190,7 @@ class SSMVR(AbstractObjective):
     >>> import unnorm as un
     >>> SSMVR(un.objectives.SphereSlices(radius=1.0))
     Traceback (most recent call last):
-    unnorm.errors.InputError: SSMVR needs directions with E[v v'] = I, and SphereSlices(radius=1.0) has not; use SSM
+    unnorm.errors.InputError: SSMVR needs directions with E[v v'] = I, and SphereSlices(radius=1.0) is not such; use SSM
     """
 
     comparable: ClassVar[bool] = True

@@ -36,7 +36,7 @@ def frobenius(a: Vector, u: Float[Array, "d r"], c: Float[Array, " r"]) -> Scala
     >>> float(frobenius(jnp.array([1.0, 2.0]), jnp.ones((2, 1)), jnp.array([3.0])))  # [[4, 3], [3, 5]]
     59.0
     """
-    gram = (u.T @ u) * c
+    gram = (u.T @ u) * c[None]
     return jnp.sum(a**2) + 2 * jnp.sum(a * (u**2 @ c)) + jnp.sum(gram * gram.T)
 
 

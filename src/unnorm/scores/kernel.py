@@ -128,5 +128,5 @@ class SpectralScore(AbstractPlainScore):
         self.coefficients = jnp.sqrt(n) * vectors @ (inverse[:, None] * beta)
 
     def __call__(self, t: Level, x: Float[Array, " d"], condition: Any = None) -> Float[Array, " d"]:
-        kernel = jnp.exp(-jnp.sum((self.samples - x) ** 2, axis=-1) / (2 * self.width**2))
+        kernel = jnp.exp(-jnp.sum((self.samples - x[None]) ** 2, axis=-1) / (2 * self.width**2))
         return kernel @ self.coefficients

@@ -47,7 +47,7 @@ class NoisedWells(AbstractPartlyFixed):
         noise, flat = held(self.noise), x.reshape(-1)
         alpha = noise.alpha(level)
         widths = alpha**2 * jnp.exp(2 * self.wells.log_radii) + noise.variance(level)
-        squares = jnp.sum((flat - alpha * self.wells.centres) ** 2, axis=1)
+        squares = jnp.sum((flat[None] - alpha * self.wells.centres) ** 2, axis=1)
         depths = self.wells.depths - 0.5 * flat.size * jnp.log(widths)
         return -jax.nn.logsumexp(depths - 0.5 * squares / widths)[None]
 

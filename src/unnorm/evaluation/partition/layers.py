@@ -47,7 +47,7 @@ class Ladder(NamedTuple):
 
     def starts(self, n: int, key: PRNGKeyArray) -> Float[Array, "n visible"]:
         """Draws at level 0."""
-        return jax.random.bernoulli(key, jax.nn.sigmoid(self.base), (n, len(self.base))).astype(float)
+        return jax.random.bernoulli(key, jax.nn.sigmoid(self.base)[None], (n, len(self.base))).astype(float)
 
     def input(self, x: Float[Array, " visible"]) -> Float[Array, " hidden"]:
         """The log-odds of the hidden units at level 1."""
