@@ -167,5 +167,13 @@ def works() -> Iterator[Piece]:
         found.log_likelihood(np.round(ROWS[:3]), tolerance=0.1, key=KEY)
 
     yield "tasks/denoise", lambda: tasks.denoise(WIDE, 1.0, ROWS[:3], directions=1, iterations=2, key=KEY)
+    spins = tasks.flipped_posterior(energies.Ising(energies.lattice((2, 3)), 0.0, 1.0), np.eye(2, 3), 0.2)
+    for name, restored in (
+        ("graph_cut", lambda: tasks.graph_cut(spins)),
+        ("icm", lambda: tasks.icm(spins)),
+        ("anneal", lambda: tasks.anneal(spins, 3, chains=2, key=KEY)),
+        ("marginal_modes", lambda: tasks.marginal_modes(spins, chains=2, sweeps=2, warmup=1, key=KEY).picture),
+    ):
+        yield f"tasks/{name}", restored
     yield "tasks/clean_density", lambda: tasks.clean_density(WIDE, 1.0, [-9.0, -9.0], [9.0, 9.0], points=16)
     yield "tasks/score_flow", flow

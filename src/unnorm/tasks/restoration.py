@@ -165,7 +165,7 @@ def cooling(sweeps: int, first: float = 4.0, last: float = 0.1) -> Float[np.ndar
 
 @compiled
 def _annealed(
-    posterior: Ising, x: Array, coldness: Float[Array, " sweeps"], slack: Float[Array, ""], keys: PRNGKeyArray
+    posterior: Ising, x: Array, coldness: Float[Array, " sweeps"], slack: Float[Array, ""], keys: Array
 ) -> Array:
     def sweep(x: Array, inputs: tuple[Array, PRNGKeyArray]) -> tuple[Array, None]:
         b, key = inputs
@@ -203,7 +203,7 @@ def anneal(
 
 
 @compiled
-def _walked(posterior: Ising, x: Array, warmup: int, sweeps: int, keys: PRNGKeyArray) -> Float[Array, "chains sites"]:
+def _walked(posterior: Ising, x: Array, warmup: int, sweeps: int, keys: Array) -> Float[Array, "chains sites"]:
     def sweep(x: Array, key: PRNGKeyArray) -> tuple[Array, None]:
         return Gibbs().step(posterior, x, key=key)[0], None
 
