@@ -23,5 +23,5 @@ from unnorm.graphs.model import Model as Model
 from unnorm.graphs.network import Network as Network
 from unnorm.graphs.network import network_of as network_of
 from unnorm.graphs.terms import TERMS as TERMS
-from unnorm.graphs.terms import Own as Own
-from unnorm.graphs.terms import parse as parse
+from unnorm.graphs.terms.parse import parse as parse
+from unnorm.graphs.terms.structure import Own as Own

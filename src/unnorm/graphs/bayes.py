@@ -91,7 +91,7 @@ class GraphPosterior(AbstractIntractable):
         def at(theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
             value, slope, information = logistic.log_odds_terms(design, theta)
             off = theta - self.mean
-            return value - 0.5 * off @ precision @ off, slope - precision @ off, information + precision
+            return value - 0.5 * float(off @ precision @ off), slope - precision @ off, information + precision
 
         theta = self.mean.copy()
         value, slope, curvature = at(theta)
