@@ -136,7 +136,7 @@ def largest_squared_distance(data: Float[Array, "n d"], block: int = 512) -> Sca
     """max_ij |x_i - x_j|^2, some rows at a time."""
     n, d = data.shape
     require(n >= 2, f"the largest distance needs at least 2 rows, not {n}")
-    centred = data - data.mean(0)
+    centred = data - data.mean(0)[None]
     squares = jnp.sum(centred**2, 1)
     count = -(-n // block)
     # Rows repeated to fill the last block change no maximum.
