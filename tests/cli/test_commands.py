@@ -133,7 +133,8 @@ def test_a_diverged_fit_exits_with_2_and_says_what_to_try(table, tmp_path):
 
 def test_list_names_everything_that_can_be_asked_for():
     content = json.loads(unnorm("list", "--json").out)
-    assert {"objectives", "models", "samplers", "generators", "noises", "data", "experiments"} == content.keys()
+    kinds = {"objectives", "models", "samplers", "generators", "noises", "data", "terms", "networks", "experiments"}
+    assert kinds == content.keys()
     assert {"cnce", "dsm", "pcd"} <= {entry["name"] for entry in content["objectives"]}
 
 

@@ -18,6 +18,8 @@ DRAWS, LET_GO, MOST_STEPS = 256, 32, 60
 MOST_HALVED = 8
 #: Most proposals between draws, over all pairs a graph has.
 LONGEST = 40
+#: Most proposals of all steps: at least and at most so many, and between them so many for every pair.
+PROPOSALS, PER_PAIR = (20_000_000, 400_000_000), 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +85,7 @@ def approach(model: Model, chains: Chains, observed: np.ndarray, theta: np.ndarr
     """
     free, shares = ~model.fixed, []
     longest = max(LONGEST * model.network.dyads, interval)
+    begun, affordable = chains.proposals, float(np.clip(PER_PAIR * model.network.dyads, *PROPOSALS))
     near, halved, sound = 0, 0, None
     drawn = points = np.empty((0, 0))
     for step in range(MOST_STEPS):
@@ -113,6 +116,8 @@ def approach(model: Model, chains: Chains, observed: np.ndarray, theta: np.ndarr
         if near and time < 0.2 * DRAWS and (near > 1 or distance < 0.5):
             message = f"the observed statistics are among the draws after {step + 1} steps"
             return Approach(theta, interval, tuple(shares), Outcome(OutcomeCode.COMPLETED, step + 1, message))
+        if chains.proposals - begun > affordable:
+            return Approach(theta, interval, tuple(shares), stuck(model, points, observed, drawn, step + 1))
     return Approach(theta, interval, tuple(shares), stuck(model, points, observed, drawn, MOST_STEPS))
 
 
