@@ -27,8 +27,8 @@ from unnorm.evaluation import (
     thermodynamic,
 )
 from unnorm.evaluation.partition.rounding import with_rounding
+from unnorm.evaluation.two_sample import kernel_statistic
 from unnorm.evaluation.two_sample.energy_distance import Distances
-from unnorm.evaluation.two_sample.mmd import kernel_statistic
 from unnorm.spaces import Real
 
 KEY = jax.random.key(0)

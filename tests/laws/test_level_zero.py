@@ -23,7 +23,13 @@ from unnorm.spaces import Real
 from unnorm.training import fit, fit_repeats
 
 #: What those are made of that cannot be made of one number.
-PARTS = {"StraightPath": (), "Ladder": ([0.5, 2.0],), "Chain": ([0.5, 0.6],), "Path": (jnp.cos, jnp.sin)}
+PARTS = {
+    "StraightPath": (),
+    "Ladder": ([0.5, 2.0],),
+    "Chain": ([0.5, 0.6],),
+    "Path": (jnp.cos, jnp.sin),
+    "Begun": (VariancePreserving(), 0.1),
+}
 #: Every process there is, small or not.
 PROCESSES = {
     name: kind(*PARTS.get(name, (0.5,)))
