@@ -152,7 +152,7 @@ def draw(result: Result) -> Figure:
         errors = [2 * piece[name]["stderr"] for name in (LOWER, UPPER)]
         left.errorbar(ends, [k, k], xerr=errors, fmt="o", ms=4, color=DATA, capsize=2)
     named_rows(left, list(bounds))
-    left.set_xlabel("mean test log-likelihood in nats, from below and from above (bars: 2 errors)")
+    left.set_xlabel("test log-likelihood in nats, both bounds (bars: 2 errors)")
     grid_lines(left, "x")
     for axes, image in zip(parts[1].subplots(4, SHEET // 4).ravel(), result.series["sheet"], strict=False):
         picture(axes, np.reshape(image, (SIDE, SIDE)), vmin=0, vmax=1)

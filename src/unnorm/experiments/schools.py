@@ -88,6 +88,9 @@ def draw(result: Result) -> Figure:
             axes.plot(places, told[side], "--", color="tab:gray", linewidth=1)
         axes.plot(places, told["observed"], "o-", markersize=3, linewidth=1)
         axes.set_yscale("symlog")
+        highest = max(max(told["high"]), max(told["observed"]))
+        powers = [0, *(10**k for k in range(int(np.log10(max(highest, 1))) + 1))]
+        axes.set_yticks(powers, [f"{power:,}" for power in powers])
         axes.set_xlabel(name)
         axes.set_title(f"p = {told['p_value']:.2f}", fontsize=9)
     grid[0, 0].set_ylabel("count")
