@@ -148,7 +148,11 @@ def gaps(process: str, jumps: AbstractNoise | AbstractNoiseFromData | None) -> n
     return found - np.mean(np.asarray(rows())[..., 0] < 0, axis=1)
 
 
-@pytest.mark.parametrize("process", PROCESSES)
+#: In the quick run one process; both learn by the same program.
+BOTH = [pytest.param(name, marks=pytest.mark.thorough if name == "preserving" else ()) for name in PROCESSES]
+
+
+@pytest.mark.parametrize("process", BOTH)
 def test_jumps_at_the_smallest_level_set_the_weights_that_denoising_leaves_open(process):
     jumps = gaps(process, GlobalJumps(0.3))
     # Half a hundredth for what training leaves; the controls are off by more than a tenth.
@@ -160,7 +164,7 @@ def test_jumps_at_the_smallest_level_set_the_weights_that_denoising_leaves_open(
     assert holds(forgetful, 0.5 - LEFT, bias=0.03)
 
 
-@pytest.mark.parametrize("process", PROCESSES)
+@pytest.mark.parametrize("process", BOTH)
 def test_without_jumps_a_weight_is_wherever_training_happens_to_leave_it(process):
     assert breaks(np.abs(gaps(process, None)), 0.0, bias=0.05)
 

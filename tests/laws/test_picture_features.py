@@ -57,6 +57,7 @@ def test_features_tell_good_draws_from_copies_of_one_label_and_from_noise():
     assert collapsed.recall.value < 0.5 < collapsed.precision.value and lost.precision.value < 0.3
 
 
+@pytest.mark.thorough
 def test_features_of_labels_that_say_nothing_are_seen_by_their_accuracy():
     pictures, _ = stripes(600, 0)
     chance = np.random.default_rng(1).integers(3, size=600)
