@@ -199,5 +199,8 @@ def drawn(logits: Float[Array, "*sites k"], key: PRNGKeyArray) -> Int[Array, "*s
 
 def redrawn(blocks: Blocks, block: int, x: Point, *, key: PRNGKeyArray) -> Point:
     """The point with the sites of one block drawn anew, given all others."""
-    values = drawn(blocks.logits(block, x), key).astype(x.dtype)
-    return x.reshape(-1).at[blocks.sites[block]].set(values).reshape(x.shape)
+    values, sites = drawn(blocks.logits(block, x), key).astype(x.dtype), blocks.sites[block]
+    # Every site looks up its own value, old or new: XLA writes to scattered places many times more slowly.
+    places = np.arange(x.size)
+    places[sites] = x.size + np.arange(len(sites))
+    return jnp.concatenate([x.reshape(-1), values])[places].reshape(x.shape)

@@ -90,7 +90,11 @@ class Ising(AbstractFactorised, AbstractSitewise):
         spins = jnp.append(2 * x.reshape(-1).astype(float) - 1, 0.0)
         neighbours, coupling = _around(self.sites, self.coupling, which)
         field = jnp.broadcast_to(self.field, self.sites.shape).reshape(-1)[which]
-        return field + jnp.sum(coupling * spins[neighbours], axis=-1)
+        # A neighbour at a time: one look-up of all would be laid out in memory before it is summed.
+        each = [spins[neighbours[..., k]] for k in range(neighbours.shape[-1])]
+        if coupling.ndim == 0:
+            return field + coupling * sum(each)
+        return field + sum(coupling[..., k] * spin for k, spin in enumerate(each))
 
     def conditional_logits(self, block: int, x: Point) -> Float[Array, "sites 2"]:
         odds = self._log_odds(self.blocks[block], x)
