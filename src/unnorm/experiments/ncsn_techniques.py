@@ -30,6 +30,7 @@ from unnorm.objectives import DSM
 from unnorm.plots import bars, grid_lines, panels
 from unnorm.scores import DividedBySigma, LevelledFunction, levelled_score
 from unnorm.scores.preconditioning import AbstractPreconditioning, Reading
+from unnorm.spaces import Real
 from unnorm.training import fit
 
 #: Data set: dimension, largest level, number of levels, moves, the step as printed.
@@ -123,7 +124,7 @@ def _exact_walk(levels: str, draws: int, seed: int) -> dict[str, Any]:
     """Fig. 6.2: mean distance between draws with the exact score, over that of the data."""
     ladder, step = walk_of(levels)
     train = unit()[0]
-    score = LevelledFunction(DataSlope(ladder, jnp.asarray(train)), ladder)
+    score = LevelledFunction(DataSlope(ladder, jnp.asarray(train)), ladder, Real((PIXELS,)))
     key = jax.random.key(seed)
     start = jax.random.uniform(key, (draws, PIXELS))
     ts = np.asarray(ladder.levels, float)
