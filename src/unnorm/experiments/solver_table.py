@@ -231,9 +231,10 @@ def draw(result: Result) -> Figure:
     """Error by evaluations: a line for each solver, one for the flow by its tolerance, the floor."""
     figure, grid = panels(1, 2, 5.2, 4.2)
     for axes, (problem, drawn) in zip(grid.flat, result.series.items(), strict=True):
-        for name, points in drawn["solvers"].items():
+        for k, (name, points) in enumerate(drawn["solvers"].items()):
             kept = [(n, e["value"]) for n, e in points if np.isfinite(e["value"])]
-            axes.plot(*zip(*kept, strict=True), "o-", markersize=3, label=name)
+            # Colours come round again after the ninth.
+            axes.plot(*zip(*kept, strict=True), "o-" if k < 9 else "s:", markersize=3, label=name)
         asked, errors = zip(*drawn["tolerances"], strict=True)
         axes.plot(asked, [e["value"] for e in errors], "k*--", markersize=5, label="flow by tolerance")
         axes.axhline(drawn["floor"], color="0.6", linestyle=":")
