@@ -9,7 +9,7 @@ import numpy as np
 
 from unnorm.graphs.constraints import Walker
 from unnorm.graphs.model import Model
-from unnorm.graphs.randomness import generators
+from unnorm.graphs.randomness import apart, generators
 
 
 def cores() -> int:
@@ -56,7 +56,7 @@ class Chains:
         built = [self.model.build(start) for start in self.starts]
         self.graphs = [graph for graph, _, _ in built]
         self.edges = [edges for _, edges, _ in built]
-        self.stats = [stats for _, _, stats in built]
+        self.stats = list(apart(np.stack([stats for _, _, stats in built])))
         self.lost = False
 
     def __len__(self) -> int:

@@ -26,7 +26,19 @@ def entropy(key: Any) -> tuple[int, ...]:
     raise InputError(f"a key is one of jax.random.key(...) or a whole number from 0 up, not {key!r}")
 
 
+def apart(rows: np.ndarray) -> np.ndarray:
+    """The same rows, 128 bytes and more between them.
+
+    Each is written to at every proposal by a thread of its own; two cores that write to one line of the cache wait for
+    one another.
+    """
+    rows = np.asarray(rows)
+    spread = np.zeros((len(rows), rows.shape[1] + 128 // rows.itemsize), rows.dtype)
+    spread[:, : rows.shape[1]] = rows
+    return spread[:, : rows.shape[1]]
+
+
 def generators(key: Any, stream: int, count: int) -> np.ndarray:
     """The states of `count` independent generators of a walk, for one use (`stream`) of a key."""
     sequence = np.random.SeedSequence((*entropy(key), stream))
-    return np.stack([child.generate_state(4, np.uint64) for child in sequence.spawn(count)])
+    return apart(np.stack([child.generate_state(4, np.uint64) for child in sequence.spawn(count)]))
