@@ -200,7 +200,11 @@ def drawn(logits: Float[Array, "*sites k"], key: PRNGKeyArray) -> Int[Array, "*s
 def redrawn(blocks: Blocks, block: int, x: Point, *, key: PRNGKeyArray) -> Point:
     """The point with the sites of one block drawn anew, given all others."""
     values, sites = drawn(blocks.logits(block, x), key).astype(x.dtype), blocks.sites[block]
+    flat = x.reshape(-1)
+    if 2 * len(sites) == x.size and np.array_equal(sites // 2, np.arange(len(sites))):
+        # Of each two sites one, as on a checkerboard: nothing has to be looked up.
+        return jnp.where(np.isin(np.arange(x.size), sites), jnp.repeat(values, 2), flat).reshape(x.shape)
     # Every site looks up its own value, old or new: XLA writes to scattered places many times more slowly.
     places = np.arange(x.size)
     places[sites] = x.size + np.arange(len(sites))
-    return jnp.concatenate([x.reshape(-1), values])[places].reshape(x.shape)
+    return jnp.concatenate([flat, values])[places].reshape(x.shape)
