@@ -134,14 +134,15 @@ class Fitted:
         *,
         given: Mapping[str, Any] | None = None,
         steps: int = 200,
-        corrections: int = 1,
+        corrections: int = 4,
         seed: int = 0,
         exact: bool = False,
     ) -> Float[np.ndarray, "n ..."]:
         """n draws of a row of which only the part is known where the mask `known` is true (`generators.impute`).
 
         `row` is one row along a first axis. A mask with fewer axes than a point, such as height x width x 1 for
-        pictures in colour, holds for all of the missing ones. Without corrections draws would be biased.
+        pictures in colour, holds for all of the missing ones. Without corrections draws would be biased, and with one
+        at a level they still are, towards what is likely without the known part.
         """
         require(corrections >= 1, "imputation without corrections is biased; ask for one at least")
         points = completed(self.run, self._points(row), known, n, given or {}, steps, corrections, seed)
