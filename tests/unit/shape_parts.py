@@ -134,6 +134,18 @@ def classifier() -> scores.LevelledClassifier:
     return scores.levelled_classifier(noises.VariancePreserving(), 2, 3, width=4, depth=1, key=KEY)
 
 
+def walk_draws(energy: Any, x: Any) -> None:
+    """What an energy that can be drawn from, or has hidden units, can do besides."""
+    if isinstance(energy, energies.AbstractNormalised):
+        traced(energy.log_prob, x)
+        traced(lambda key: energy.sample(key=key), KEY)
+        traced(lambda key: energy.samples(3, key=key), KEY)
+    if isinstance(energy, energies.AbstractHidden):
+        traced(lambda e, key: e.alternate(x, key=key), energy, KEY)
+        for other in energy.equivalents():
+            traced(held(other), jnp.zeros(other.space.shape))
+
+
 def walk_energy(energy: energies.AbstractEnergy) -> None:
     """All that an energy of real numbers says."""
     x = jnp.zeros(energy.space.shape)
@@ -144,11 +156,4 @@ def walk_energy(energy: energies.AbstractEnergy) -> None:
     traced(scores.EnergyScore(energy), 0.0, x)
     if energy.space.size > 1:
         traced(lambda e: e.fixing({0: 1.0})(jnp.zeros(energy.space.size - 1)), energy)
-    if isinstance(energy, energies.AbstractNormalised):
-        traced(energy.log_prob, x)
-        traced(lambda key: energy.sample(key=key), KEY)
-        traced(lambda key: energy.samples(3, key=key), KEY)
-    if isinstance(energy, energies.AbstractHidden):
-        traced(lambda e, key: e.alternate(x, key=key), energy, KEY)
-        for other in energy.equivalents():
-            traced(held(other), jnp.zeros(other.space.shape))
+    walk_draws(energy, x)

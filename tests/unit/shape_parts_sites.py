@@ -6,7 +6,23 @@ import jax
 import jax.numpy as jnp
 import networkx
 import numpy as np
-from shape_parts import BITS, COINS, DATA, KEY, NAMES, SPACE, WORDS, Piece, X, deep, held, mlp, traced, walk_energy
+from shape_parts import (
+    BITS,
+    COINS,
+    DATA,
+    KEY,
+    NAMES,
+    SPACE,
+    WORDS,
+    Piece,
+    X,
+    deep,
+    held,
+    mlp,
+    traced,
+    walk_draws,
+    walk_energy,
+)  # fmt: skip
 
 from unnorm import energies, evaluation, spaces
 
@@ -25,14 +41,7 @@ def walk_sites(energy: energies.AbstractEnergy) -> None:
     if energy.space.size > 1:
         rest = energy.fixing({0: 1})
         traced(held(rest), jnp.zeros(rest.space.shape, x.dtype))
-    if isinstance(energy, energies.AbstractNormalised):
-        traced(energy.log_prob, x)
-        traced(lambda key: energy.sample(key=key), KEY)
-        traced(lambda key: energy.samples(3, key=key), KEY)
-    if isinstance(energy, energies.AbstractHidden):
-        traced(lambda e, key: e.alternate(x, key=key), energy, KEY)
-        for other in energy.equivalents():
-            traced(held(other), jnp.zeros(other.space.shape))
+    walk_draws(energy, x)
     if isinstance(energy, energies.AbstractRelaxed):
         k = energy.space.categories if isinstance(energy.space, spaces.Categorical) else 2
         traced(energy.relaxed, jnp.zeros((x.size, k)))
